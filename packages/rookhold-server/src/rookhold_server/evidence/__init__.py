@@ -1,0 +1,1 @@
+"""What is written down about a run: receipt members, observed specs, and the views of both."""

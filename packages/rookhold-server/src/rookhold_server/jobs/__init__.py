@@ -1,0 +1,1 @@
+"""The road of a job: accept, queue, dispatch, run, finalise, cancel, recover."""

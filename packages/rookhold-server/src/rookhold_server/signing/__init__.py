@@ -1,0 +1,1 @@
+"""The background signer: outbox rows in, envelopes or recorded waivers out."""
