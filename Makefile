@@ -1,0 +1,52 @@
+# One word each. `make quickstart` shows Rookhold at work; `make check` is every test.
+# The system interpreter comes first: a sandbox must be able to read what it runs, and a shim in a
+# home directory cannot be read by a sandbox uid.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+BIN := .venv/bin
+PACKAGES := $(wildcard packages/*/src)
+
+.PHONY: help quickstart setup lock fmt lint types layers test e2e check soak clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z0-9]*\):.*## /  \1: /p' Makefile
+
+quickstart: setup  ## run three real jobs in a sandbox, keep and verify their evidence
+	@$(BIN)/rookhold quickstart
+
+setup:  ## install what is missing; leaves every command in .venv/bin
+	@$(PYTHON) tools/setup.py
+
+lock:  ## resolve again: requirements.lock and uv.lock, for every supported Python
+	@$(PYTHON) tools/setup.py --for check
+	@$(BIN)/python tools/lock.py
+
+fmt:  ## format and fix what a tool can fix
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lint:
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types:
+	@$(BIN)/mypy $(PACKAGES)
+
+layers:
+	@$(BIN)/lint-imports
+
+test:  ## every test, small counts
+	@$(BIN)/python -m pytest
+
+e2e:  ## only the tests that run the whole product
+	@$(BIN)/python -m pytest tests
+
+check:  ## lint, types, layers and every test; what CI runs
+	@$(PYTHON) tools/setup.py --for check
+	@$(MAKE) --no-print-directory lint types layers test
+
+soak:  ## the same tests with big counts; takes long
+	@$(PYTHON) tools/setup.py --for check
+	@ROOKHOLD_TEST_SOAK=1 $(BIN)/python -m pytest -m soak
+
+clean:
+	rm -rf .venv wheelhouse dist

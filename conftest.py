@@ -1,0 +1,64 @@
+"""What a host must offer for a mark, and the rule that CI skips nothing this host could run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+JOB_PATH = "/usr/local/bin:/usr/bin:/bin"
+_LACKING = pytest.StashKey[bool]()
+
+
+@cache
+def _lacks_namespaces() -> str:
+    if not (tool := shutil.which("unshare")):
+        return "no unshare command to try namespaces with"
+    argv = [tool, "--user", "--map-root-user", "--pid", "--mount", "--net", "--fork", "true"]
+    done = subprocess.run(argv, capture_output=True, check=False, timeout=30)
+    return "" if done.returncode == 0 else "this host refuses new namespaces"
+
+
+@cache
+def _lacks_root() -> str:
+    return "" if os.geteuid() == 0 else "not run as root"
+
+
+@cache
+def _lacks_node() -> str:
+    return "" if shutil.which("node", path=JOB_PATH) else "no node where a sandbox looks for it"
+
+
+REQUIREMENTS: dict[str, Callable[[], str]] = {
+    "linux_ns": _lacks_namespaces,
+    "root": _lacks_root,
+    "node": _lacks_node,
+}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this host cannot serve, saying why; nothing else may skip."""
+    for name, lacks in REQUIREMENTS.items():
+        if item.get_closest_marker(name) and (reason := lacks()):
+            item.stash[_LACKING] = True
+            pytest.skip(f"{name}: {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With CI=true, turn a skip for any other reason into a failure."""
+    report = yield
+    other_reason = report.skipped and not hasattr(report, "wasxfail") and _LACKING not in item.stash
+    if other_reason and os.environ.get("CI", "").lower() == "true":
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: skipped, although no mark says what the host lacks"
+    return report
