@@ -1,0 +1,77 @@
+"""Folding an event history into what the job printed, broke and left behind."""
+
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from rookhold_types.errors import EventDataError
+from rookhold_types.events import EventKind, WireEvent
+
+
+class Folded(Struct, frozen=True, kw_only=True):
+    """The parts of a result that come from events.
+
+    `stdout_base64` and `stderr_base64` are None where the text says exactly what was printed.
+    """
+
+    stdout: str
+    stderr: str
+    stdout_base64: str | None
+    stderr_base64: str | None
+    truncated: bool
+    violations: tuple[dict[str, Any], ...]
+    artifacts: tuple[dict[str, Any], ...]
+
+
+def fold(events: Iterable[WireEvent]) -> Folded:
+    """Fold events in their order; those of other kinds, also unknown ones, do not take part."""
+    return fold_records((event.kind, event.data) for event in events)
+
+
+def fold_records(records: Iterable[tuple[str, dict[str, Any]]]) -> Folded:
+    """Fold `(kind, data)` pairs, for callers that hold rows rather than events."""
+    by_kind: dict[str, list[dict[str, Any]]] = {
+        EventKind.STDOUT.value: [],
+        EventKind.STDERR.value: [],
+        EventKind.VIOLATION.value: [],
+        EventKind.ARTIFACT.value: [],
+        EventKind.TRUNCATED.value: [],
+    }
+    for kind, data in records:
+        kept = by_kind.get(kind)
+        if kept is not None:
+            kept.append(data)
+    stdout, stdout_base64 = _stream(by_kind[EventKind.STDOUT.value])
+    stderr, stderr_base64 = _stream(by_kind[EventKind.STDERR.value])
+    return Folded(
+        stdout=stdout,
+        stderr=stderr,
+        stdout_base64=stdout_base64,
+        stderr_base64=stderr_base64,
+        truncated=bool(by_kind[EventKind.TRUNCATED.value]),
+        violations=tuple(by_kind[EventKind.VIOLATION.value]),
+        artifacts=tuple(by_kind[EventKind.ARTIFACT.value]),
+    )
+
+
+def record_bytes(data: Mapping[str, Any]) -> bytes:
+    """Return exactly the bytes that one output event stands for, its line feed included."""
+    try:
+        raw = data.get("raw_base64")
+        line = data["line"].encode() if raw is None else binascii.a2b_base64(raw)
+        return line + b"\n" if data["eol"] else bytes(line)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise EventDataError("an output event is malformed") from None
+
+
+def _stream(records: list[dict[str, Any]]) -> tuple[str, str | None]:
+    try:
+        text = "".join([f"{data['line']}\n" if data["eol"] else data["line"] for data in records])
+    except (KeyError, TypeError):
+        raise EventDataError("an output event is malformed") from None
+    if not any("raw_base64" in data for data in records):
+        return text, None
+    raw = b"".join([record_bytes(data) for data in records])
+    return text, binascii.b2a_base64(raw, newline=False).decode("ascii")
