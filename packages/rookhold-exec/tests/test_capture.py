@@ -1,6 +1,7 @@
 import hashlib
 import time
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 from rookhold_exec.capture import Captured, StreamCapture
 from rookhold_exec.executor import OutputRecord, Truncated
 
-# Bytes that make trouble: LF, CR, NUL, whole characters of each length, halves of them, and what is never UTF-8.
+# Bytes that make trouble: LF, CR, NUL, characters of each length, halves of them, never UTF-8.
 PIECES = st.sampled_from(
-    [b"\n", b"\r\n", b"a", b"\0", b"\x7f", "é".encode(), "€".encode(), "😀".encode()]
-    + [
+    [
+        *(b"\n", b"\r\n", b"a", b"\0", b"\x7f", "é".encode(), "€".encode(), "😀".encode()),
         b"\xe2\x82",
         b"\xf0\x9f\x98",
         b"\xf0\x9f",
@@ -35,11 +36,11 @@ def capture(
     record_max: int = 16_384,
 ) -> tuple[list[Captured], StreamCapture]:
     taken = StreamCapture(
-        "stdout", bytes_max=bytes_max, records_max=records_max, record_bytes_max=record_max
+        "stdout", max_bytes=bytes_max, max_records=records_max, max_record_bytes=record_max
     )
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     out: list[Captured] = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         out += taken.feed(stream[start:end])
     out += taken.finish()
     return out, taken

@@ -1,17 +1,17 @@
 """Cut one output stream of a job into records, exact to the byte and in bounded memory.
 
-Sans-IO: the caller reads the pipe and hands every byte to `feed`. What is kept is a prefix of the stream; once a
-limit has cut it, the rest is only counted and hashed, so that a flood neither blocks the job nor fills memory. The
-same bytes give the same records however they were cut into reads.
+Sans-IO: the caller reads the pipe and hands every byte to `feed`. What is kept is a prefix of the
+stream; once a limit has cut it, the rest is only counted and hashed, so that a flood neither blocks
+the job nor fills memory. The same bytes give the same records however they were cut into reads.
 """
 
 import hashlib
-from typing import Final, Literal
+from typing import Final
 
-from rookhold_exec.executor import OutputRecord, StreamEvidence, Truncated
 from rookhold_types.limits import OUTPUT_BYTES_MAX, OUTPUT_LINES_MAX, OUTPUT_RECORD_BYTES_MAX
 
-StreamName = Literal["stdout", "stderr"]
+from rookhold_exec.executor import OutputRecord, StreamEvidence, StreamName, Truncated
+
 Captured = OutputRecord | Truncated
 
 _LONGEST_CHARACTER: Final = 4
@@ -20,31 +20,32 @@ _LONGEST_CHARACTER: Final = 4
 class StreamCapture:
     """The records, limits and digests of one stream.
 
-    `feed` may return many records for one read and none for the next: an unterminated record is held back until it
-    ends, outgrows the size of a record, or `finish` says that nothing follows. Never more than one record is held.
+    `feed` may return many records for one read and none for the next: an unterminated record is
+    held back until it ends, outgrows the size of a record, or `finish` says that nothing follows.
+    Never more than one record is held.
     """
 
     def __init__(
         self,
         stream: StreamName,
         *,
-        bytes_max: int = OUTPUT_BYTES_MAX,
-        records_max: int = OUTPUT_LINES_MAX,
-        record_bytes_max: int = OUTPUT_RECORD_BYTES_MAX,
+        max_bytes: int = OUTPUT_BYTES_MAX,
+        max_records: int = OUTPUT_LINES_MAX,
+        max_record_bytes: int = OUTPUT_RECORD_BYTES_MAX,
     ) -> None:
-        if record_bytes_max < _LONGEST_CHARACTER:
+        if max_record_bytes < _LONGEST_CHARACTER:
             raise ValueError("a record must have room for any one character")
         self.stream: Final[StreamName] = stream
-        self._bytes_max = bytes_max
-        self._records_max = records_max
-        self._record_max = record_bytes_max
+        self._bytes_max = max_bytes
+        self._records_max = max_records
+        self._record_max = max_record_bytes
         self._pending = (
             bytearray()
         )  # unterminated; at most a record and the rest of its last character
         self._bytes_seen = 0
         self._bytes_kept = 0
         self._records_kept = 0
-        # A byte is hashed when it leaves `_pending`: so the digest of what is kept is this one's value at the cut.
+        # Bytes are hashed when they leave `_pending`: at the cut this is the digest of what is kept.
         self._hash = hashlib.sha256()
         self._kept_sha256: str | None = None
         self._truncated = False
@@ -102,7 +103,7 @@ class StreamCapture:
         )
 
     def _take(self, data: bytes, beyond: bytes, *, ends: bool) -> list[Captured]:
-        """Make records of `data`; `beyond` lies past the byte limit; `ends`: no more of `data` will come."""
+        """Make records of `data`; `beyond` is past the byte limit; `ends`: no more will come."""
         out: list[Captured] = []
         used = self._terminated(data, out)
         if used == data.rfind(b"\n") + 1:
@@ -162,7 +163,7 @@ class StreamCapture:
         """Make records of what follows the last LF, as far as it is long enough or at its end."""
         while len(data) - start > self._record_max:
             end = self._split_point(data, start)
-            # The character across the edge must be seen whole, or another cut of the reads would split elsewhere.
+            # Only a character seen whole tells where to split, however the reads were cut.
             if not ends and len(data) < end + _LONGEST_CHARACTER:
                 break
             if not self._emit(data[start:end], False, out):
@@ -173,7 +174,7 @@ class StreamCapture:
         return start
 
     def _split_point(self, data: bytes, start: int) -> int:
-        """Return where the record from `start` ends: before the character across its edge, if there is one."""
+        """Return where the record from `start` ends: before a character across its edge."""
         edge = start + self._record_max
         first = edge - 1
         while edge - first < _LONGEST_CHARACTER and data[first] & 0xC0 == 0x80:
@@ -196,7 +197,7 @@ class StreamCapture:
         try:
             out.append(OutputRecord(stream=self.stream, line=raw.decode(), eol=eol, raw=None))
         except UnicodeDecodeError:
-            # CPython's replacement puts one U+FFFD for each maximal ill-formed part (Unicode 15, section 3.9).
+            # CPython puts one U+FFFD for each maximal ill-formed part (Unicode 15, section 3.9).
             text = raw.decode(errors="replace")
             out.append(OutputRecord(stream=self.stream, line=text, eol=eol, raw=raw))
         return True
