@@ -63,8 +63,10 @@ from rookhold_types.isolation import (
 from rookhold_types.jobs import (
     EffectiveJobSpec,
     JobFile,
+    JobFileView,
     JobSpec,
     Requirements,
+    RequirementsView,
     fingerprint,
     stored_text,
 )
@@ -91,6 +93,7 @@ from rookhold_types.limits import (
     EffectiveLimits,
     LimitEnforcement,
     Limits,
+    RequestedLimits,
     clamp,
     memory_charge_mb,
 )
@@ -267,6 +270,7 @@ __all__ = [
     "JobAttestationStatus",
     "JobDetail",
     "JobFile",
+    "JobFileView",
     "JobPage",
     "JobSpec",
     "JobStatus",
@@ -282,7 +286,9 @@ __all__ = [
     "QueueView",
     "Receipt",
     "ReplayPage",
+    "RequestedLimits",
     "Requirements",
+    "RequirementsView",
     "ResourceUsage",
     "ResultView",
     "RookholdError",

@@ -11,8 +11,8 @@ from rookhold_types.clock import Clock, now_ms
 
 _COUNTER_BITS: Final = 12
 _COUNTER_SEED_MASK: Final = 0x7FF  # a new millisecond starts in the lower half: room to count on
-_IDENTITY: Final = re.compile(r"[!#-\[\]-~]{1,128}", re.ASCII)
-_IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
+_IDENTITY: Final = re.compile(r"[!#-\[\]-~]{1,128}")
+_IDEMPOTENCY_KEY: Final = re.compile(r"[!-~]{1,128}")
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 

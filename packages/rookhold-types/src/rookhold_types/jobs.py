@@ -41,6 +41,15 @@ class JobSpec(Wire, frozen=True, kw_only=True):
         return plain(self)
 
 
+class JobFileView(View, frozen=True, kw_only=True):
+    path: str
+    content_base64: str
+
+
+class RequirementsView(View, frozen=True, kw_only=True):
+    minimum_isolation: str = IsolationClass.NONE.value
+
+
 class EffectiveJobSpec(View, frozen=True, kw_only=True):
     """The spec as it really ran: the limits are those observed in force."""
 
@@ -48,9 +57,9 @@ class EffectiveJobSpec(View, frozen=True, kw_only=True):
     code: str
     stdin: str | None
     limits: EffectiveLimits
-    requirements: Requirements
+    requirements: RequirementsView
     isolation_class: str | None
-    files: tuple[JobFile, ...]
+    files: tuple[JobFileView, ...]
     outputs: tuple[str, ...]
     runtime: str | None
 
@@ -64,9 +73,14 @@ class EffectiveJobSpec(View, frozen=True, kw_only=True):
             code=spec.code,
             stdin=spec.stdin,
             limits=limits,
-            requirements=spec.requirements,
+            requirements=RequirementsView(
+                minimum_isolation=spec.requirements.minimum_isolation.value
+            ),
             isolation_class=isolation_class,
-            files=spec.files,
+            files=tuple(
+                JobFileView(path=file.path, content_base64=file.content_base64)
+                for file in spec.files
+            ),
             outputs=spec.outputs,
             runtime=spec.runtime,
         )

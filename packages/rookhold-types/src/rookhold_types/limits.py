@@ -65,6 +65,17 @@ class Limits(Wire, frozen=True, kw_only=True):
     allow_network: bool = False
 
 
+class RequestedLimits(View, frozen=True, kw_only=True):
+    """The limits that a receipt says were asked for, unclamped: `Limits` for readers."""
+
+    wall_seconds: int | None = None
+    cpu_seconds: int | None = None
+    mem_mb: int | None = None
+    max_pids: int | None = None
+    max_file_mb: int | None = None
+    allow_network: bool | None = None
+
+
 class LimitEnforcement(View, frozen=True, kw_only=True):
     """Which limits were observed in force for the whole job; a limit of one process is none."""
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rookhold_types.canonical import canonical, canonical_sha256
 from rookhold_types.jobs import JobSpec
-from rookhold_types.limits import EffectiveLimits, LimitEnforcement, Limits
+from rookhold_types.limits import EffectiveLimits, LimitEnforcement, RequestedLimits
 from rookhold_types.wire import View, plain
 
 RECEIPT_VERSION: Final = 1
@@ -114,7 +114,7 @@ class Receipt(View, frozen=True, kw_only=True):
     finished_at_ms: int | None = None
     duration_ms: int | None = None
     evidence_complete: bool | None = None
-    requested_limits: Limits | None = None
+    requested_limits: RequestedLimits | None = None
     requirements: dict[str, Any] | None = None
     code_sha256: str | None = None
     stdin_sha256: str | None = None

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
@@ -35,7 +36,7 @@ def decode_strict(data: bytes, type_: type[T]) -> T:
     body of another shape costs little; the size itself is the caller's to bound.
     """
     try:
-        value = _decoder(type_).decode(data)
+        value = _decoder(cast("Hashable", type_)).decode(data)
     except msgspec.ValidationError as exc:
         raise _mismatch(exc) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
@@ -60,24 +61,28 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 @lru_cache(maxsize=128)
-def _decoder(type_: Any) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(type_)
+def _decoder(type_: Hashable) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(cast("Any", type_))
 
 
 class _DuplicateMemberError(Exception):
     pass
 
 
-def _values_only(pairs: list[tuple[str, Any]]) -> list[Any]:
-    """Check one object for repeated members; keep only what the depth check needs of it."""
+def _check_members(pairs: list[tuple[str, Any]]) -> list[Any]:
+    """Refuse an object with a repeated member; keep only what the depth check needs of it."""
     if len(pairs) > 1 and len(dict(pairs)) != len(pairs):
         raise _DuplicateMemberError
-    return [value for _, value in pairs if type(value) is list]
+    nested = [value for _, value in pairs if type(value) is list]
+    return nested or _FLAT
+
+
+_FLAT: Final[list[Any]] = []  # shared by all objects with nothing inside: a large body stays small
 
 
 # The standard library's scanner runs in C and calls back once per object: names are compared after
 # unescaping, which no scan over the raw bytes would do.
-_SECOND_READER: Final = json.JSONDecoder(object_pairs_hook=_values_only)
+_SECOND_READER: Final = json.JSONDecoder(object_pairs_hook=_check_members)
 
 
 def _refuse_what_msgspec_lets_pass(data: bytes) -> None:
