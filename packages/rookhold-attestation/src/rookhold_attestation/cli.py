@@ -1,0 +1,219 @@
+"""`rookhold-verify`: keys, offline verification, and a look inside an envelope.
+
+Everything beyond argument parsing is imported by the command that needs it, so that asking for
+help, or being told about a wrong argument, does not load the cryptography.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .errors import AttestationError, FileIoError
+
+if TYPE_CHECKING:
+    from .statement import Statement
+
+PROGRAM: Final = "rookhold-verify"
+_REFUSED: Final = 1
+_USAGE: Final = 2
+_NOT_VERIFIED: Final = "nothing was verified: these are the envelope's own claims"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 done or verified, 1 refused or failed, 2 wrong usage."""
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as exc:  # argparse has printed the help or the complaint
+        return exc.code if isinstance(exc.code, int) else _USAGE
+    try:
+        facts = arguments.command(arguments)
+        _print_line(facts)
+    except AttestationError as exc:
+        return _complain(f"{exc} [{exc.code}]")
+    return 0
+
+
+def _generate_key(arguments: argparse.Namespace) -> dict[str, object]:
+    from .keys import PrivateKey
+
+    key = PrivateKey.generate()
+    key.save(arguments.output)
+    return {"key_id": key.key_id}
+
+
+def _public_key(arguments: argparse.Namespace) -> dict[str, object]:
+    from .keys import PrivateKey
+
+    public = PrivateKey.load(arguments.private_key).public_key
+    public.save(arguments.output)
+    return {"key_id": public.key_id}
+
+
+def _verify(arguments: argparse.Namespace) -> dict[str, object]:
+    from .keys import PublicKey
+    from .verify import Policy, verify_envelope
+
+    envelope = _read_envelope(arguments.envelope)
+    subject = _read_subject(arguments.subject)
+    verified = verify_envelope(
+        envelope,
+        artifact=subject,
+        keys=[PublicKey.load(path) for path in arguments.public_key],
+        policy=Policy(
+            signatures_required=arguments.threshold,
+            tenant=arguments.tenant,
+            subject_name=arguments.subject_name,
+            media_type=arguments.media_type,
+        ),
+    )
+    checked = arguments.tenant is not None
+    if not checked:
+        _say("the tenant was read from the statement, not checked; pass --tenant to check it")
+    return {
+        "verified": True,
+        **_identity(verified.statement),
+        "tenant_checked": checked,
+        **_result(verified.statement),
+        "verified_key_ids": list(verified.key_ids),
+    }
+
+
+def _inspect(arguments: argparse.Namespace) -> dict[str, object]:
+    from .envelope import read_envelope
+    from .statement import check_statement, read_statement
+
+    envelope = read_envelope(_read_envelope(arguments.envelope))
+    envelope.check_shape()
+    payload = envelope.decoded_payload()
+    statement = read_statement(payload)
+    check_statement(statement)
+    _say(_NOT_VERIFIED)
+    return {
+        "verified": False,
+        "notice": _NOT_VERIFIED,
+        **_identity(statement),
+        **_result(statement),
+        "payload_type": envelope.payload_type,
+        "statement_type": statement.statement_type,
+        "predicate_type": statement.predicate_type,
+        "statement_size_bytes": len(payload),
+        "claimed_key_ids": [entry.usable_hint for entry in envelope.signatures],
+    }
+
+
+def _identity(statement: "Statement") -> dict[str, object]:
+    predicate = statement.predicate
+    return {"execution_id": predicate.execution_id, "tenant": predicate.tenant}
+
+
+def _result(statement: "Statement") -> dict[str, object]:
+    """Name the facts that may be printed; the receipt itself never is."""
+    result = statement.predicate.result
+    return {
+        "subject_name": result.name,
+        "subject_media_type": result.media_type,
+        "subject_sha256": result.sha256,
+        "subject_size_bytes": result.size_bytes,
+        "outcome": statement.outcome,
+        "event_chain_complete": statement.event_chain_complete,
+    }
+
+
+def _read_envelope(path: Path) -> bytes:
+    from . import profile
+    from .errors import EnvelopeTooLargeError
+    from .inputfiles import read_input
+
+    too_large = EnvelopeTooLargeError(max_bytes=profile.ENVELOPE_BYTES_MAX)
+    return read_input(path, "envelope file", too_large)
+
+
+def _read_subject(path: Path) -> bytes:
+    from . import profile
+    from .errors import SubjectArtifactTooLargeError
+    from .inputfiles import read_input
+
+    too_large = SubjectArtifactTooLargeError(max_bytes=profile.ARTIFACT_BYTES_MAX)
+    return read_input(path, "subject file", too_large)
+
+
+def _print_line(facts: dict[str, object]) -> None:
+    # Escaped to ASCII: a name from an envelope must not be able to steer the reader's terminal.
+    line = json.dumps(facts, separators=(",", ":"))
+    try:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    except OSError:
+        raise FileIoError(kind="standard output", reason="it cannot be written") from None
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{PROGRAM}: {sentence}\n")
+
+
+def _complain(sentence: str) -> int:
+    _say(sentence)
+    return _REFUSED
+
+
+def _threshold(text: str) -> int:
+    value = int(text)  # argparse turns a ValueError into its own complaint
+    if value < 1:
+        raise argparse.ArgumentTypeError("at least 1 signature must be required")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Verify Rookhold execution attestations offline, and make the keys for it.",
+        epilog="Exit status: 0 done or verified, 1 refused or failed, 2 wrong usage.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    generate = commands.add_parser(
+        "generate-key", help="write a new private key", allow_abbrev=False
+    )
+    generate.add_argument("--output", type=Path, required=True, metavar="PATH")
+    generate.set_defaults(command=_generate_key)
+
+    public = commands.add_parser("public-key", help="derive the public key", allow_abbrev=False)
+    public.add_argument("--private-key", type=Path, required=True, metavar="PATH")
+    public.add_argument("--output", type=Path, required=True, metavar="PATH")
+    public.set_defaults(command=_public_key)
+
+    verify = commands.add_parser(
+        "verify",
+        help="verify an envelope against a result and pinned keys",
+        description="Exit 0 means authentic and well-formed, never that the job succeeded: read "
+        "outcome and event_chain_complete in the printed line.",
+        allow_abbrev=False,
+    )
+    verify.add_argument("--envelope", type=Path, required=True, metavar="PATH")
+    verify.add_argument("--subject", type=Path, required=True, metavar="PATH")
+    verify.add_argument(
+        "--public-key",
+        type=Path,
+        required=True,
+        action="append",
+        metavar="PATH",
+        help="a key you trust; may be given up to 16 times",
+    )
+    verify.add_argument("--threshold", type=_threshold, default=1, metavar="N")
+    verify.add_argument("--tenant", metavar="T")
+    verify.add_argument("--subject-name", metavar="N")
+    verify.add_argument("--media-type", metavar="M")
+    verify.set_defaults(command=_verify)
+
+    inspect = commands.add_parser(
+        "inspect",
+        help="show what an envelope claims, verifying nothing",
+        allow_abbrev=False,
+    )
+    inspect.add_argument("--envelope", type=Path, required=True, metavar="PATH")
+    inspect.set_defaults(command=_inspect)
+    return parser
