@@ -1,0 +1,36 @@
+"""The entry point: finds the verb, runs it, and turns every end into one exit status."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS: Final = {
+    "run": "Run a job and pass its output and exit code on.",
+    "quickstart": "See it all at work: jobs, limits, a refusal, evidence that verifies.",
+    "check": "Say what this host can enforce, and why.",
+    "dev": "Serve a gateway for trying things out, on this computer only.",
+    "serve": "Serve a gateway, configured by ROOKHOLD_* variables.",
+    "jobs": "List your jobs, newest first.",
+    "show": "Show everything about one job.",
+    "result": "Print what a job printed; end with its exit code.",
+    "cancel": "Ask for a job's end.",
+    "verify": "Check evidence offline.",
+    "version": "Show the versions of what is installed.",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments == ["--version"]:  # answered before anything is loaded
+        sys.stdout.write(f"rookhold {__version__}\n")
+        return 0
+    from .dispatch import run
+
+    return run(arguments)
