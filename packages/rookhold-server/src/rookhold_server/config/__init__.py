@@ -1,0 +1,1 @@
+"""Configuration: read once at start from the environment, checked whole before anything else."""

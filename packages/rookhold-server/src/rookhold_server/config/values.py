@@ -1,0 +1,92 @@
+"""How the text of one variable becomes a value; a text that does not is refused by its rule."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rookhold_types.ids import valid_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+_TRUE: Final = frozenset({"1", "true", "yes", "on"})
+_FALSE: Final = frozenset({"0", "false", "no", "off"})
+_DIGITS: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
+
+
+class MalformedValueError(ValueError):
+    """Carries the rule that was broken, never the value."""
+
+
+def boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise MalformedValueError("must be one of 1, true, yes, on, 0, false, no, off")
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """Base 10 digits without spaces or sign, within `low` and `high`."""
+
+    def parse(text: str) -> int:
+        if _DIGITS.fullmatch(text) is None or not low <= (number := int(text)) <= high:
+            raise MalformedValueError(f"must be an integer from {low} to {high}")
+        return number
+
+    return parse
+
+
+def choice(words: Mapping[str, T]) -> Callable[[str], T]:
+    """One of `words`, exactly."""
+
+    def parse(text: str) -> T:
+        if text not in words:
+            raise MalformedValueError("must be one of " + ", ".join(words))
+        return words[text]
+
+    return parse
+
+
+def word_choice(words: Mapping[str, T]) -> Callable[[str], T]:
+    """One of `words`, trimmed and in any case."""
+    exact = choice(words)
+    return lambda text: exact(text.strip().lower())
+
+
+def path(text: str) -> Path:
+    if "\0" in text:
+        raise MalformedValueError("must be a path")
+    return Path(text)
+
+
+def absolute_path(text: str) -> Path:
+    """Kept as written, so that `.` and `..` can still be refused later."""
+    if not text.startswith("/") or "\0" in text:
+        raise MalformedValueError("must be an absolute path")
+    return Path(text)
+
+
+def executable(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise MalformedValueError("must name an executable")
+    return text
+
+
+def tenant_weights(text: str) -> dict[str, int]:
+    """`tenant=weight,...`, weights 1 to 100, each tenant once."""
+    rule = "must be tenant=weight,... with weights from 1 to 100 and each tenant once"
+    weights: dict[str, int] = {}
+    for item in text.split(","):
+        tenant, equals, number = item.strip().rpartition("=")
+        if not equals or not valid_identity(tenant) or tenant in weights:
+            raise MalformedValueError(rule)
+        if _DIGITS.fullmatch(number) is None or not 1 <= int(number) <= 100:
+            raise MalformedValueError(rule)
+        weights[tenant] = int(number)
+    return weights

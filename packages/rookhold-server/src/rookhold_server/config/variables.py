@@ -1,0 +1,123 @@
+"""Every variable of the contract: the ones that are read, and the ones of features not built."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from rookhold_server.config import values
+from rookhold_server.config.address import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREFIX: Final = "ROOKHOLD_"
+
+_ENVIRONMENTS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("prod", "production", "release"), True),
+        **dict.fromkeys(("dev", "development", "test"), False),
+    }
+)
+_SECCOMP: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("auto", "on"), True),
+        **dict.fromkeys(("off", "none", "disabled", "false", "0"), False),
+    }
+)
+_SIGNING: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("sign", "signed", "on", "enabled"), True),
+        **dict.fromkeys(("off", "disabled", "none"), False),
+    }
+)
+_SANDBOX_ALIASES: Final = MappingProxyType(
+    {
+        "none": "off",
+        "naive": "off",
+        "ns-dev": "namespaces-dev",
+        "namespaces": "namespaces+cgroups-v2+private-rootfs",
+        "ns": "namespaces+cgroups-v2+private-rootfs",
+        "sandbox": "namespaces+cgroups-v2+private-rootfs",
+        "gvisor": "gvisor-oci",
+        "runsc": "gvisor-oci",
+    }
+)
+
+
+def _backend(text: str) -> str:
+    if not text.isprintable() or any(c.isspace() for c in text):
+        raise values.MalformedValueError("must be auto or the name of a backend")
+    return _SANDBOX_ALIASES.get(text, text)
+
+
+# What each variable's text must be. Meaning and defaults are in `settings`.
+PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
+    {
+        "ROOKHOLD_ENV": values.word_choice(_ENVIRONMENTS),
+        "ROOKHOLD_ADDR": parse_address,
+        "ROOKHOLD_TLS_TERMINATED_BY_PROXY": values.boolean,
+        "ROOKHOLD_DB": values.path,
+        "ROOKHOLD_JOBS_ROOT": values.absolute_path,
+        "ROOKHOLD_LOG_FORMAT": values.choice(
+            {"json": "json", "compact": "compact", "text": "compact"}
+        ),
+        "ROOKHOLD_LOG_LEVEL": values.choice(
+            {word: word for word in ("debug", "info", "warning", "error")}
+        ),
+        "ROOKHOLD_WORKERS": values.integer(1, 256),
+        "ROOKHOLD_TENANT_CONCURRENCY": values.integer(1, 256),
+        "ROOKHOLD_TENANT_WEIGHTS": values.tenant_weights,
+        "ROOKHOLD_TENANT_QUEUE_CAPACITY": values.integer(1, 1024),
+        "ROOKHOLD_RATE_PER_MIN": values.integer(1, 1_000_000),
+        "ROOKHOLD_MAX_JOB_MEM_MB": values.integer(16, 4096),
+        "ROOKHOLD_MEMORY_BUDGET_MB": values.integer(16, 1_048_576),
+        "ROOKHOLD_SANDBOX": _backend,
+        "ROOKHOLD_SANDBOX_UID_BASE": values.integer(1, 4_294_967_294),
+        "ROOKHOLD_SECCOMP": values.choice(_SECCOMP),
+        "ROOKHOLD_PYTHON": values.executable,
+        "ROOKHOLD_NODE": values.executable,
+        "ROOKHOLD_BASH": values.executable,
+        "ROOKHOLD_UNSAFE_ALLOW_NAIVE": values.boolean,
+        "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV": values.boolean,
+        "ROOKHOLD_API_KEYS": str,  # parsed by `identity.api_keys`, which knows the environment
+        "ROOKHOLD_ATTESTATION_MODE": values.word_choice(_SIGNING),
+        "ROOKHOLD_ATTESTATION_KEY_FILE": values.path,
+        "ROOKHOLD_READY_FD": values.integer(3, 65535),
+    }
+)
+
+# Refused rather than ignored: an operator who sets one relies on it.
+NOT_BUILT: Final = frozenset(
+    {
+        "ROOKHOLD_CONFIG_FILE",
+        "ROOKHOLD_TLS_CERT_FILE",
+        "ROOKHOLD_TLS_KEY_FILE",
+        "ROOKHOLD_USER",
+        "ROOKHOLD_STORAGE_GLOBAL_MB",
+        "ROOKHOLD_STORAGE_TENANT_MB",
+        "ROOKHOLD_STORAGE_FREE_RESERVE_MB",
+        "ROOKHOLD_RETENTION_HOURS",
+        "ROOKHOLD_SWEEP_INTERVAL_SECS",
+        "ROOKHOLD_METRICS_TOKEN",
+        "ROOKHOLD_ROOTFS",
+        "ROOKHOLD_GVISOR_RUNSC",
+        "ROOKHOLD_GVISOR_ROOTFS_SHA256",
+        "ROOKHOLD_GVISOR_PLATFORM",
+        "ROOKHOLD_GVISOR_UID",
+        "ROOKHOLD_GVISOR_GID",
+        "ROOKHOLD_CREDENTIALS_FILE",
+        "ROOKHOLD_CREDENTIAL_PEPPER_FILE",
+        "ROOKHOLD_OIDC_ISSUER",
+        "ROOKHOLD_OIDC_AUDIENCE",
+        "ROOKHOLD_OIDC_JWKS_URL",
+        "ROOKHOLD_OIDC_TENANT_MAP",
+        "ROOKHOLD_OIDC_TENANT_CLAIM",
+        "ROOKHOLD_OIDC_ALGORITHMS",
+        "ROOKHOLD_OIDC_JWKS_TTL_SECONDS",
+        "ROOKHOLD_OIDC_MAX_TOKEN_AGE_SECONDS",
+    }
+)
+
+# Client commands read these under the same prefix; the server neither reads nor warns.
+CLIENT_ONLY: Final = frozenset({"ROOKHOLD_BASE_URL", "ROOKHOLD_API_KEY"})

@@ -1,0 +1,1 @@
+"""The HTTP side: one ASGI application, and the transport that serves it."""

@@ -1,0 +1,132 @@
+"""The ASGI application: the table of routes, and what happens around every request."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.routing import Route, Router
+
+from rookhold_server.http.call import NO_STORE, Call, ResponseAbortedError
+from rookhold_server.http.gate import Endpoint, pass_through
+from rookhold_server.http.problems import internal_error, problem
+from rookhold_server.http.routes import attestation, job, jobs, result, service
+from rookhold_server.http.transport import ClientGoneError
+from rookhold_server.identity.scopes import Scope
+from rookhold_server.jobs.refusal import Refusal
+from rookhold_types.errors import InvalidJsonError, SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rookhold_server.http.services import Services
+
+_log = logging.getLogger(__name__)
+_CALL: Final = "rookhold.call"
+
+ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
+    "/v1/jobs": {
+        "POST": Endpoint(jobs.submit, Scope.JOBS_SUBMIT, closes_if_unread=True),
+        "GET": Endpoint(jobs.list_jobs, Scope.JOBS_READ),
+    },
+    "/v1/jobs/{job_id}": {
+        "GET": Endpoint(job.detail, Scope.JOBS_READ),
+        "DELETE": Endpoint(job.cancel, Scope.JOBS_CANCEL),
+    },
+    "/v1/jobs/{job_id}/replay": {"GET": Endpoint(job.replay, Scope.JOBS_READ)},
+    "/v1/jobs/{job_id}/result": {"GET": Endpoint(result.result, Scope.JOBS_READ)},
+    "/v1/jobs/{job_id}/attestation": {"GET": Endpoint(attestation.envelope, Scope.JOBS_READ)},
+    "/v1/jobs/{job_id}/result-artifact": {
+        "GET": Endpoint(attestation.result_artifact, Scope.JOBS_READ)
+    },
+    "/v1/status": {"GET": Endpoint(service.status, Scope.SERVICE_READ)},
+    "/v1/capabilities": {"GET": Endpoint(service.capabilities, Scope.SERVICE_READ)},
+    "/v1/attestation/public-key": {"GET": Endpoint(attestation.public_key, Scope.SERVICE_READ)},
+    "/v1/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
+    "/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
+    "/healthz": {"GET": Endpoint(service.healthz)},
+    "/readyz": {"GET": Endpoint(service.readyz)},
+}
+
+
+class Application:
+    """One request in, one answer out, whatever happens in between."""
+
+    def __init__(
+        self, services: Services, routes: Mapping[str, Mapping[str, Endpoint]] = ROUTES
+    ) -> None:
+        self._router = Router(
+            [Route(path, _Resource(path, methods, services)) for path, methods in routes.items()],
+            redirect_slashes=False,
+            default=_not_found,
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        began = time.perf_counter()
+        call = Call(scope, receive, send)
+        scope[_CALL] = call
+        try:
+            await self._router(scope, receive, send)
+        except (Refusal, SpecError, InvalidJsonError) as refusal:
+            status, headers, body = problem(refusal, call.request_id)
+            await _answer(call, status, body, headers)
+        except ClientGoneError:
+            pass
+        except Exception as exc:  # noqa: BLE001 - the edge: any fault becomes the envelope
+            _log.error("a request failed", exc_info=exc, extra={"request_id": call.request_id})
+            if call.started:  # half an answer cannot be taken back; end the connection instead
+                raise ResponseAbortedError from None
+            status, body = internal_error(call.request_id)
+            await _answer(call, status, body, [])
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "request",
+                extra={
+                    "request_id": call.request_id,
+                    "method": call.method,
+                    "route": call.route,
+                    "status": call.status,
+                    "ms": round((time.perf_counter() - began) * 1000, 2),
+                },
+            )
+
+
+class _Resource:
+    """An ASGI application for one path: chooses by method."""
+
+    def __init__(self, path: str, methods: Mapping[str, Endpoint], services: Services) -> None:
+        self._path = path
+        self._services = services
+        self._endpoints = dict(methods)
+        if "GET" in methods:
+            self._endpoints["HEAD"] = methods["GET"]
+        self._allow = ", ".join(sorted(self._endpoints))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        del receive, send  # the call has them
+        call: Call = scope[_CALL]
+        call.route = self._path
+        endpoint = self._endpoints.get(call.method)
+        if endpoint is None:
+            _mark_uncacheable(call)
+            raise Refusal("method_not_allowed", allow=self._allow)
+        await pass_through(call, self._services, endpoint)
+
+
+async def _not_found(scope: Any, receive: Any, send: Any) -> None:
+    del receive, send
+    _mark_uncacheable(scope[_CALL])
+    raise Refusal("not_found")
+
+
+def _mark_uncacheable(call: Call) -> None:
+    """The gate does it for its own answers; these are given without passing it."""
+    call.headers.extend(NO_STORE)
+
+
+async def _answer(call: Call, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    try:
+        await call.respond(status, body, headers=headers)
+    except ClientGoneError:
+        _log.debug("the client left before its answer", extra={"request_id": call.request_id})

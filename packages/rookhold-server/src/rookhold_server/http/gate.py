@@ -1,0 +1,45 @@
+"""The layers that every request of the API group passes before its handler, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from rookhold_server.http.call import NO_STORE, Call
+from rookhold_server.http.services import Services
+from rookhold_server.identity.scopes import Scope
+from rookhold_server.jobs.refusal import Refusal
+
+if TYPE_CHECKING:
+    from rookhold_server.identity.rate_limit import Budget
+
+Handler = Callable[[Call, Services], Awaitable[None]]
+
+
+class Endpoint(Struct, frozen=True):
+    """A handler, and the scope it needs; None for a public one, which passes no gate."""
+
+    handler: Handler
+    scope: Scope | None = None
+    closes_if_unread: bool = False  # the connection rule for refused submissions
+
+
+async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> None:
+    """Close guard, no-store, (the body cap is the reader's,) identity, rate, scope, handler."""
+    if endpoint.scope is not None:
+        call.closes_if_unread = endpoint.closes_if_unread
+        call.headers.extend(NO_STORE)
+        call.principal = services.authenticator.authenticate(call.raw_headers)
+        call.headers.extend(_budget_headers(services.limiter.take(call.principal.tenant)))
+        if endpoint.scope not in call.principal.scopes:
+            raise Refusal("insufficient_scope", scope=endpoint.scope.value)
+    await endpoint.handler(call, services)
+
+
+def _budget_headers(budget: Budget) -> tuple[tuple[bytes, bytes], ...]:
+    return (
+        (b"x-ratelimit-limit", b"%d" % budget.limit),
+        (b"x-ratelimit-remaining", b"%d" % budget.remaining),
+    )

@@ -1,0 +1,1 @@
+"""One module per resource; `http.app` says which path leads to which."""

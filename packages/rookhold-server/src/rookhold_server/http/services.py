@@ -1,0 +1,30 @@
+"""What handlers share: the engine, the pools, and the facts of this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rookhold_server.http.capacity import Pools
+    from rookhold_server.http.readiness import Readiness
+    from rookhold_server.identity.authentication import Authenticator
+    from rookhold_server.identity.rate_limit import RateLimiter
+    from rookhold_server.jobs.engine import Engine
+    from rookhold_types.service import PublicKeyView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    engine: Engine
+    pools: Pools
+    readiness: Readiness
+    authenticator: Authenticator
+    limiter: RateLimiter
+    production: bool
+    workers: int
+    tenant_queue_capacity: int
+    public_key: PublicKeyView | None  # None while signing is off
+    uptime_seconds: Callable[[], int]
