@@ -96,7 +96,7 @@ def clone(flags: int) -> int:
 
 
 def clone3(flags: int, *, cgroup: int = -1) -> int:
-    """Do the same by clone3; with `cgroup`, a v2 directory's descriptor, the child is born there."""
+    """Do the same by clone3; the child is born in `cgroup`, the descriptor of a v2 directory."""
     if cgroup >= 0:
         flags |= CLONE_INTO_CGROUP
     # In `struct clone_args` the first and fifth are the flags and the exit signal.
