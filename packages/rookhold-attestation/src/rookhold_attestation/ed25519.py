@@ -1,12 +1,12 @@
 """Strict Ed25519: the only module that touches libsodium.
 
-Which equation is checked: libsodium 1.0.19 and later accept a signature (R, S) under a key A when
-8*S*B = 8*R + 8*h*A (the cofactored equation); older ones compare encodings of S*B - h*A with R (the
-cofactorless one, which other v1 verifiers use). The two differ only for A or R with a component
-of small order. This module therefore admits A and R only if they are canonically encoded points
-of the prime-order subgroup other than the identity, and S only if it is below the group order.
-Under those conditions both equations accept the same signatures, so the verdict does not depend
-on the libsodium at hand. Every honestly made key and signature satisfies them.
+Which equation is checked: releases of libsodium differ. Some demand R = S*B - h*A exactly (the
+cofactorless equation; the library inside PyNaCl 1.6.2 does, as do other v1 verifiers), some accept
+a difference of small order (the cofactored one). The two disagree only where A or R has a
+component of small order. This module therefore admits A and R only if they are canonically
+encoded points of the prime-order subgroup other than the identity, and S only if it is below the
+group order. Under these conditions both equations accept the same signatures, so the verdict does
+not depend on the libsodium at hand. Every honestly made key and signature satisfies them.
 """
 
 from typing import Final
