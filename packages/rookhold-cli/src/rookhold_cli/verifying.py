@@ -76,7 +76,7 @@ def verify(
     tenant: str | None = None,
     folder: Path | None = None,
 ) -> Verdict:
-    """Verify the signature and, with `folder`, that the receipt and output files there belong to it.
+    """Verify the signature and, with `folder`, that the files there belong to it.
 
     Raises BadEvidenceError with the first thing that does not hold.
     """
