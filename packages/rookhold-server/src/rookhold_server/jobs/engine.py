@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import anyio
+
+from rookhold_server.jobs.accept import Acceptor
+from rookhold_server.jobs.admission import QueueAdmission
+from rookhold_server.jobs.cancel import Canceller
+from rookhold_server.jobs.dispatcher import Dispatcher
+from rookhold_server.jobs.fairqueue import FairQueue
+from rookhold_server.jobs.finalise import Finaliser
+from rookhold_server.jobs.live import LiveHub
+from rookhold_server.jobs.permits import MemoryPermits
+from rookhold_server.jobs.ports import Companions, NoCompanions
+from rookhold_server.jobs.posture import capabilities
+from rookhold_server.jobs.queries import Queries
+from rookhold_server.jobs.recovery import Recovery
 from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.jobs.supervision import Supervisor
+from rookhold_server.jobs.tokens import CancelTokens, StopReason
 from rookhold_server.jobs.values import (
-    Clock,
     EngineSettings,
     SignerConfig,
     StoredAttestation,
     Submitted,
     TenantStatus,
 )
+from rookhold_server.jobs.waits import Waits
+from rookhold_server.jobs.worker import Shop, Worker
+from rookhold_server.signing.signer import Signer
+from rookhold_server.storage import Storage
+from rookhold_types.checks import check_spec
+from rookhold_types.errors import SpecError
+from rookhold_types.runtimes import PACKS
 
 if TYPE_CHECKING:
-    import anyio
+    from collections.abc import Callable, Sequence
+
     from rookhold_exec.executor import Executor, Posture
     from rookhold_store import Store
+    from rookhold_store.operations import Participant
+    from rookhold_types.clock import Clock
+    from rookhold_types.isolation import IsolationClass
     from rookhold_types.jobs import JobSpec
     from rookhold_types.views import (
         CancelResponse,
@@ -44,13 +69,10 @@ __all__ = [
 class Engine:
     """Owns every job from its submission to its signed receipt.
 
-    The executor is opened and closed by the caller; the store stays open until `run` returned.
+    The executor is opened before an Engine is made of it and closed after `run` returned; the
+    store stays open as long. Everything but `begin_shutdown` from a signal handler of the loop is
+    called on the loop that runs `run`.
     """
-
-    shutting_down: bool
-    recovered: bool  # start-up recovery has finished: interrupted jobs closed, queued ones back
-    fatal: str | None  # first diagnosis of what ended the engine, or None
-    shutdown_event: anyio.Event
 
     def __init__(
         self,
@@ -60,25 +82,166 @@ class Engine:
         settings: EngineSettings,
         signer: SignerConfig | None,
         clock: Clock,
+        companions: Companions | None = None,
     ) -> None:
-        raise NotImplementedError
+        posture = executor.posture
+        key = None if signer is None else signer.key
+        companions = companions or NoCompanions()
+        permits = MemoryPermits.under(
+            posture, job_ceiling_mb=settings.max_job_mem_mb, budget_mb=settings.memory_budget_mb
+        )
+        self._settings = settings
+        self._executor = executor
+        self._key = key
+        self._storage = storage = Storage(store)
+        self._supervisor = Supervisor(self.begin_shutdown)
+        self._live = live = LiveHub()
+        self._signatures = LiveHub()
+        self._tokens = CancelTokens()
+        self._admission = QueueAdmission(
+            capacity=settings.queue_capacity, tenant_capacity=settings.tenant_queue_capacity
+        )
+        self._dispatcher = dispatcher = Dispatcher(
+            FairQueue(
+                concurrency=settings.tenant_concurrency,
+                budget_mb=settings.memory_budget_mb,
+                weights=settings.tenant_weights,
+            ),
+            workers=settings.workers,
+            concurrency=settings.tenant_concurrency,
+        )
+        self._signer = Signer(store=storage, key=key, clock=clock, settled=self._signatures.close)
+        finaliser = Finaliser(store=storage, live=live, clock=clock, wake_signer=self._signer.wake)
+        self._acceptor = Acceptor(
+            store=storage,
+            admission=self._admission,
+            scheduling=dispatcher,
+            live=live,
+            permits=permits,
+            clock=clock,
+            stopped=lambda: self._stopped,
+        )
+        self._canceller = Canceller(
+            store=storage,
+            scheduling=dispatcher,
+            tokens=self._tokens,
+            finaliser=finaliser,
+            companions=companions,
+            clock=clock,
+        )
+        self._recovery = Recovery(
+            store=storage,
+            admission=self._admission,
+            scheduling=dispatcher,
+            live=live,
+            permits=permits,
+            companions=companions,
+            clock=clock,
+        )
+        shop = Shop(
+            store=storage,
+            executor=executor,
+            scheduling=dispatcher,
+            live=live,
+            tokens=self._tokens,
+            finaliser=finaliser,
+            companions=companions,
+            permits=permits,
+            clock=clock,
+            shutting_down=lambda: self.shutting_down,
+        )
+        self._workers = [Worker(shop, slot) for slot in range(settings.workers)]
+        self._queries = Queries(storage, signing=key is not None, place=dispatcher.place)
+        self._waits = Waits(
+            store=storage,
+            live=live,
+            signatures=self._signatures,
+            signing=key is not None,
+            stopping=lambda: self.shutting_down,
+        )
+        self.recovered = False  # interrupted jobs are closed, queued ones are back
+        self._stopped = False  # `run` has returned: nobody waits for the store any more
 
     @property
     def posture(self) -> Posture:
         """The configured posture after preflight; not evidence about any run."""
-        raise NotImplementedError
+        return self._executor.posture
+
+    @property
+    def shutting_down(self) -> bool:
+        return self._supervisor.shutdown.is_set()
+
+    @property
+    def shutdown_event(self) -> anyio.Event:
+        return self._supervisor.shutdown
+
+    @property
+    def fatal(self) -> str | None:
+        """The first diagnosis of what ended the engine, or None."""
+        return self._supervisor.fatal
+
+    @property
+    def live(self) -> LiveHub:
+        """Channels of unfinished jobs, for readers of live events."""
+        return self._live
 
     async def run(self, *, started: Callable[[], None]) -> None:
         """Recover, work and sign until shutdown; `started` is called once workers take jobs.
 
-        Interrupted jobs are finalised before `started`; queued ones are re-admitted after it.
-        Returns after an orderly shutdown and after a fatal fault alike: read `fatal`.
+        Interrupted jobs are closed before `started`; queued ones come back after it. Returns
+        after an orderly shutdown and after a fatal fault alike: read `fatal`.
         """
-        raise NotImplementedError
+        supervisor = self._supervisor
+        try:
+            if not await supervisor.step("start-up recovery", self._recovery.close_interrupted):
+                return
+            async with anyio.create_task_group() as background:
+                background.start_soon(self._signer.run)
+                await self._work(started)
+        finally:
+            self._stopped = True
+
+    async def _work(self, started: Callable[[], None]) -> None:
+        supervisor = self._supervisor
+        async with anyio.create_task_group() as dispatching:
+            dispatching.start_soon(supervisor.watch, "dispatcher", self._dispatcher.run)
+            async with anyio.create_task_group() as working:
+                for slot, worker in enumerate(self._workers):
+                    working.start_soon(supervisor.watch, f"worker {slot}", worker.run)
+                working.start_soon(self._limit_workers, working.cancel_scope)
+                started()
+                await self._readmit()
+
+    async def _readmit(self) -> None:
+        """Bring queued jobs back; shutdown gives it a moment, then leaves the rest on disk."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._limit, self._settings.recovery_grace_seconds, tasks.cancel_scope)
+            done = await self._supervisor.step(
+                "re-admission of queued jobs", self._recovery.readmit_queued
+            )
+            self.recovered = done and not self.shutting_down
+            tasks.cancel_scope.cancel()
+
+    async def _limit_workers(self, scope: anyio.CancelScope) -> None:
+        await self._limit(self._settings.worker_grace_seconds, scope)
+
+    async def _limit(self, seconds: float, scope: anyio.CancelScope) -> None:
+        """Cut a scope when it outlives shutdown by `seconds`."""
+        await self.shutdown_event.wait()
+        await anyio.sleep(seconds)
+        scope.cancel()
 
     def begin_shutdown(self) -> None:
-        """Close admission, publish shutdown, cancel what runs. Idempotent; on the loop only."""
-        raise NotImplementedError
+        """Close admission and the launch gate, publish shutdown, stop what runs. Idempotent."""
+        if self.shutting_down:
+            return
+        self._admission.close()
+        self._dispatcher.close()
+        self._supervisor.shutdown.set()
+        self._tokens.set_all(StopReason.SHUTDOWN)
+        self._live.disturb_all()
+        self._signatures.disturb_all()
+        self._signer.stop()
 
     async def submit(
         self, *, tenant: str, spec: JobSpec, fingerprint: str, idempotency_key: str | None
@@ -86,21 +249,63 @@ class Engine:
         """Checks 2 to 17 of a submission, then the durable accept.
 
         Raises Refusal. A caller that is cancelled neither loses nor doubles the job. A store
-        fault raises the store's own error (500).
+        fault raises the store's own error.
         """
-        raise NotImplementedError
+        return await self.submit_with(
+            tenant=tenant, spec=spec, fingerprint=fingerprint, idempotency_key=idempotency_key
+        )
+
+    async def submit_with(
+        self,
+        *,
+        tenant: str,
+        spec: JobSpec,
+        fingerprint: str,
+        idempotency_key: str | None,
+        participants: Sequence[Participant] = (),
+    ) -> Submitted:
+        """The internal way in: rows of another layer are accepted with the job, or not at all."""
+        if idempotency_key is not None:
+            earlier = await self._acceptor.replay_of(tenant, idempotency_key, fingerprint)
+            if earlier is not None:
+                return earlier
+        if self.shutting_down:
+            raise Refusal("shutting_down")
+        if not self.recovered:
+            raise Refusal("startup_recovery")
+        self._check(spec)
+        return await self._acceptor.accept(
+            tenant=tenant,
+            spec=spec,
+            fingerprint=fingerprint,
+            idempotency_key=idempotency_key,
+            participants=participants,
+        )
+
+    def _check(self, spec: JobSpec) -> None:
+        posture = self.posture
+        backend_class: IsolationClass = posture.isolation_class
+        try:
+            check_spec(
+                spec,
+                available_languages=posture.languages,
+                backend_class=backend_class,
+                packs=tuple(PACKS[language] for language in posture.languages),
+            )
+        except SpecError as error:
+            raise Refusal(error.code, str(error), **error.detail) from error
 
     async def cancel(self, tenant: str, job_id: str) -> CancelResponse:
         """Cancel one of the tenant's jobs; Refusal `job_not_found`."""
-        raise NotImplementedError
+        return await self._canceller.cancel(tenant, job_id)
 
     async def summary(self, tenant: str, job_id: str) -> JobView | None:
         """The cheap ownership check: None if foreign or missing."""
-        raise NotImplementedError
+        return await self._queries.summary(tenant, job_id)
 
     async def detail(self, tenant: str, job_id: str) -> JobDetail:
         """Refusal `job_not_found`."""
-        raise NotImplementedError
+        return await self._queries.detail(tenant, job_id)
 
     async def list_jobs(
         self,
@@ -112,40 +317,47 @@ class Engine:
         language: str | None,
     ) -> JobPage:
         """One page, newest first; `cursor` is (created_at_ms, job_id) of the row before it."""
-        raise NotImplementedError
+        return await self._queries.list_jobs(
+            tenant, limit=limit, cursor=cursor, status=status, language=language
+        )
 
     async def replay(self, tenant: str, job_id: str, after: int, limit: int) -> ReplayPage:
         """Refusal `job_not_found`."""
-        raise NotImplementedError
+        return await self._queries.replay(tenant, job_id, after, limit)
 
     async def result(self, tenant: str, job_id: str) -> ResultView:
         """The events folded so far; Refusal `job_not_found`. Look at `status` for 200 or 202."""
-        raise NotImplementedError
+        return await self._queries.result(tenant, job_id)
 
     async def wait_terminal(self, tenant: str, job_id: str, seconds: float) -> bool:
         """Wait until the job is terminal (True), the budget ends, or shutdown begins (False)."""
-        raise NotImplementedError
+        return await self._waits.terminal(tenant, job_id, seconds)
 
     async def attestation(self, tenant: str, job_id: str) -> StoredAttestation:
         """Refusal `job_not_found`, `attestation_pending` or `attestation_unavailable`.
 
         The result-artifact route answers `result_artifact_unavailable` for the last.
         """
-        raise NotImplementedError
+        return await self._waits.attestation(tenant, job_id)
 
     async def wait_attestation(self, tenant: str, job_id: str, seconds: float) -> None:
         """Wait until an envelope exists, certainly never will, or shutdown or budget ends it.
 
         Returns at once with signing off and for a foreign or missing job.
         """
-        raise NotImplementedError
+        await self._waits.signed(tenant, job_id, seconds)
 
     def tenant_status(self, tenant: str) -> TenantStatus:
-        raise NotImplementedError
+        return TenantStatus(
+            queue_depth=self._admission.depth(tenant), running=self._dispatcher.running(tenant)
+        )
 
     def capabilities(self) -> Capabilities:
-        raise NotImplementedError
+        return capabilities(self._settings, self.posture, self._key)
 
     async def storage_probe(self) -> bool:
-        """Whether the store answers; never raises. The two-second cadence is the caller's."""
-        raise NotImplementedError
+        """Whether the store answers; never raises. The cadence is the caller's."""
+        try:
+            return await self._storage.read(lambda reads: reads.probe())
+        except Exception:  # noqa: BLE001 - an unreadable store is the answer, not a fault of the question
+            return False

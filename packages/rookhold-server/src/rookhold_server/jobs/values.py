@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
-from rookhold_attestation.keys import PrivateKey
 
-Clock = Callable[[], int]  # Unix time in milliseconds
+from rookhold_attestation.keys import PrivateKey
 
 
 class EngineSettings(Struct, frozen=True, kw_only=True):

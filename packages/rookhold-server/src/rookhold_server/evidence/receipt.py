@@ -1,0 +1,119 @@
+"""The members of a receipt that the worker knows; the store adds the core ones and overwrites."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from rookhold_server.evidence.retained import Retained
+from rookhold_types.checks import decode_files
+from rookhold_types.errors import SpecError
+from rookhold_types.receipts import FileDigest, OutputEvidence, StreamOutput, policy_sha256
+from rookhold_types.wire import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rookhold_exec.executor import Provenance, Report, StreamEvidence
+    from rookhold_types.isolation import IsolationClass
+    from rookhold_types.jobs import JobSpec
+
+
+def never_ran(spec: JobSpec, killed_by: str | None) -> dict[str, Any]:
+    """A job that no executor was asked to run."""
+    return {
+        "killed_by": killed_by,
+        "evidence_complete": True,
+        **_requested(spec),
+        "resource_usage": None,
+        "executor_output": None,
+        "output": plain(_output(Retained(), None)),
+        "artifacts": [],
+    }
+
+
+def executed(
+    spec: JobSpec,
+    report: Report | None,
+    provenance: Provenance,
+    *,
+    killed_by: str | None,
+    retained: Retained,
+    artifacts: Sequence[dict[str, Any]],
+    evidence_complete: bool,
+) -> dict[str, Any]:
+    """A job that an executor took; without a report where it failed to give one.
+
+    `artifacts` are the data of stored artifact events.
+    """
+    usage = None if report is None else report.usage
+    return {
+        "killed_by": killed_by,
+        "evidence_complete": evidence_complete,
+        **_requested(spec),
+        "resource_usage": None if usage is None else plain(usage),
+        "executor_output": None
+        if report is None
+        else {
+            "stdout": plain(_stream(report.stdout)),
+            "stderr": plain(_stream(report.stderr)),
+        },
+        "output": plain(_output(retained, report)),
+        "artifacts": [
+            {name: data[name] for name in FileDigest.__struct_fields__} for data in artifacts
+        ],
+        **observed(provenance, spec.requirements.minimum_isolation),
+    }
+
+
+def observed(provenance: Provenance, minimum: IsolationClass) -> dict[str, Any]:
+    """The members from `backend` to `policy_sha256`."""
+    members: dict[str, Any] = {**plain(provenance), "minimum_isolation": str(minimum)}
+    return {**members, "policy_sha256": policy_sha256(members)}
+
+
+def _requested(spec: JobSpec) -> dict[str, Any]:
+    try:
+        files = [
+            FileDigest(path=file.path, size_bytes=len(file.content), sha256=_digest(file.content))
+            for file in decode_files(spec)
+        ]
+    except SpecError:  # a stored spec that this version would refuse; nothing of it was staged
+        files = []
+    return {
+        "requested_limits": plain(spec.limits),
+        "requirements": plain(spec.requirements),
+        "code_sha256": _digest(spec.code.encode()),
+        "stdin_sha256": _digest((spec.stdin or "").encode()),
+        "input_files": [plain(file) for file in files],
+    }
+
+
+def _stream(evidence: StreamEvidence) -> StreamOutput:
+    return StreamOutput(
+        bytes_seen=evidence.bytes_seen,
+        bytes_offered_to_sink=evidence.bytes_offered,
+        records_offered_to_sink=evidence.records_offered,
+        raw_sha256=evidence.seen_sha256,
+        executor_truncated=evidence.truncated,
+    )
+
+
+def _output(retained: Retained, report: Report | None) -> OutputEvidence:
+    stdout = None if report is None else report.stdout
+    stderr = None if report is None else report.stderr
+    return OutputEvidence(
+        stdout_bytes=retained.stdout.bytes,
+        stderr_bytes=retained.stderr.bytes,
+        stdout_sha256=retained.stdout.sha256,
+        stderr_sha256=retained.stderr.sha256,
+        stdout_bytes_seen=stdout and stdout.bytes_seen,
+        stderr_bytes_seen=stderr and stderr.bytes_seen,
+        stdout_seen_sha256=stdout and stdout.seen_sha256,
+        stderr_seen_sha256=stderr and stderr.seen_sha256,
+        truncated=retained.truncated,
+    )
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

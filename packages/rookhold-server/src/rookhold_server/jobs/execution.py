@@ -1,0 +1,107 @@
+"""One run of the executor: start, stream to the store, kill on request, report."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from msgspec import Struct
+
+from rookhold_exec.errors import (
+    CapabilityUnavailableError,
+    ExecutorUnavailableError,
+    SandboxStartError,
+)
+from rookhold_exec.executor import Executor, KillReason, Report, Running, SandboxPlan
+from rookhold_server.jobs.tokens import CancelToken, StopReason
+from rookhold_types.violations import ExecutorFault, Rule
+
+if TYPE_CHECKING:
+    from rookhold_server.jobs.pump import EventPump
+
+log = logging.getLogger(__name__)
+
+# A report follows the kill of a job within seconds; without an event stream to end, do not trust
+# that it comes at all.
+REPORT_SECONDS_AFTER_FAULT = 30.0
+
+
+class Execution(Struct, frozen=True, kw_only=True):
+    """What came of it: a report, or the violation that says why there is none.
+
+    `stopped_before_launch` is set where a cancel or shutdown came before anything ran.
+    """
+
+    report: Report | None = None
+    fault: dict[str, Any] | None = None
+    stopped_before_launch: StopReason | None = None
+
+
+class _Launch:
+    """The start of one job and the wish to stop it, whichever comes first."""
+
+    def __init__(self, token: CancelToken) -> None:
+        self._token = token
+        self.starting = anyio.CancelScope()
+        self.running: Running | None = None
+
+    async def watch(self) -> None:
+        await self._token.wait()
+        if self.running is None:
+            self.starting.cancel()
+        else:
+            self.kill()
+
+    def kill(self) -> None:
+        if self.running is not None:
+            shutdown = self._token.reason is StopReason.SHUTDOWN
+            self.running.kill(KillReason.SHUTDOWN if shutdown else KillReason.CANCELLED)
+
+
+async def execute(
+    executor: Executor, plan: SandboxPlan, *, token: CancelToken, pump: EventPump
+) -> Execution:
+    """Run `plan` to its end; returns after every process of it is gone and every event stored."""
+    launch = _Launch(token)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(launch.watch)
+        try:
+            with launch.starting:
+                launch.running = await executor.start(plan)
+            execution = await _follow(launch, token, pump)
+        except Exception as error:  # noqa: BLE001 - a provider may raise anything
+            log.warning("job %s: the executor failed (%s)", plan.job_id, type(error).__name__)
+            execution = Execution(fault=_fault(error))
+        finally:
+            tasks.cancel_scope.cancel()
+    return execution
+
+
+async def _follow(launch: _Launch, token: CancelToken, pump: EventPump) -> Execution:
+    running = launch.running
+    if running is None:
+        return Execution(stopped_before_launch=token.reason)
+    if token.reason is not None:  # it came while the start was already returning
+        launch.kill()
+    await pump.run(running.events(), failing=launch.kill)
+    faulty = pump.source_failed or pump.broken
+    with anyio.fail_after(REPORT_SECONDS_AFTER_FAULT if faulty else None):
+        report = await running.wait()
+    return Execution(report=report)
+
+
+def _fault(error: Exception) -> dict[str, Any]:
+    match error:
+        case SandboxStartError():
+            return {
+                "rule": Rule.SANDBOX_BOOTSTRAP_FAILED,
+                "detail": {"stage": error.stage},
+            }
+        case ExecutorUnavailableError() | CapabilityUnavailableError():
+            code = ExecutorFault.UNAVAILABLE
+        case FileNotFoundError() | PermissionError():
+            code = ExecutorFault.UNAVAILABLE
+        case _:
+            code = ExecutorFault.FAILURE
+    return {"rule": Rule.EXECUTOR_ERROR, "detail": {"code": code}}

@@ -1,0 +1,73 @@
+"""The end of a job, tried until the store takes it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from rookhold_server.jobs.backoff import store_retry
+from rookhold_store.operations import Finalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rookhold_server.jobs.outcome import Outcome
+    from rookhold_server.jobs.ports import JobStore, LiveBus
+    from rookhold_store.operations import Finalised, Participant
+    from rookhold_types.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Finaliser:
+    """Commits outcomes, then tells the live channel and the signer."""
+
+    def __init__(
+        self, *, store: JobStore, live: LiveBus, clock: Clock, wake_signer: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._live = live
+        self._clock = clock
+        self._wake_signer = wake_signer
+
+    async def finish(
+        self,
+        tenant: str,
+        job_id: str,
+        outcome: Outcome,
+        participants: Sequence[Participant] = (),
+    ) -> None:
+        """Return once the job is terminal or gone; shutdown does not end the attempts."""
+        for wait in store_retry():
+            try:
+                done = await self._store.run(
+                    Finalise(
+                        job_id=job_id,
+                        status=outcome.status,
+                        exit_code=outcome.exit_code,
+                        now_ms=self._clock(),
+                        duration_ms=outcome.duration_ms,
+                        receipt=outcome.receipt,
+                        effective_spec=outcome.effective_spec,
+                        participants=tuple(participants),
+                    )
+                )
+                if done is not None or await self._is_over(tenant, job_id):
+                    self.announce(job_id, done)
+                    return
+            except Exception:
+                log.exception("job %s could not be finalised yet", job_id)
+            await anyio.sleep(wait)
+
+    def announce(self, job_id: str, done: Finalised | None) -> None:
+        """After the commit: broadcast `finished`, close the channel, wake the signer."""
+        if done is not None:
+            self._live.publish(job_id, (done.event,))
+        self._live.close(job_id)
+        self._wake_signer()
+
+    async def _is_over(self, tenant: str, job_id: str) -> bool:
+        row = await self._store.read(lambda reads: reads.summary(tenant, job_id))
+        return row is None or row.terminal

@@ -1,0 +1,111 @@
+"""What the job side needs from outside, as Protocols.
+
+The embedded store, queue and fan-out stand behind them. A network database, a durable queue or a
+stream bus can take a place without the worker, the routes or the evidence noticing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rookhold_exec.executor import SandboxPlan
+    from rookhold_server.jobs.admission import Lease
+    from rookhold_server.jobs.dispatcher import QueuePlace
+    from rookhold_server.jobs.fairqueue import Grant, Pending
+    from rookhold_server.jobs.live import LiveChannel
+    from rookhold_store.operations import Operation, Participant
+    from rookhold_store.reads import ReadPool
+    from rookhold_store.rows import JobRow
+    from rookhold_types.events import WireEvent
+    from rookhold_types.states import JobStatus
+
+R = TypeVar("R")
+
+
+class JobStore(Protocol):
+    """Durable operations as messages, and short reads."""
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Return once the operation is durable, or raise."""
+
+    async def read(self, query: Callable[[ReadPool], R]) -> R: ...
+
+
+class Admission(Protocol):
+    """Counts the jobs that are still queued."""
+
+    def depth(self, tenant: str) -> int: ...
+
+    def reserve(self, tenant: str) -> Lease: ...
+
+    async def readmit(self, tenant: str) -> Lease: ...
+
+    def close(self) -> None: ...
+
+
+class Scheduling(Protocol):
+    """Orders accepted jobs and hands them to free workers."""
+
+    def offer(self, pending: Pending) -> bool: ...
+
+    async def next(self) -> Grant | None: ...
+
+    def finished(self, grant: Grant) -> None: ...
+
+    def mark_cancelled(self, tenant: str, job_id: str) -> None: ...
+
+    def place(self, tenant: str, job_id: str) -> QueuePlace | None: ...
+
+    def running(self, tenant: str) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class LiveBus(Protocol):
+    """Carries committed events to whoever watches, and the end of a job to whoever waits."""
+
+    def open(self, job_id: str) -> LiveChannel: ...
+
+    def get(self, job_id: str) -> LiveChannel | None: ...
+
+    def publish(self, job_id: str, events: Sequence[WireEvent]) -> None: ...
+
+    def close(self, job_id: str) -> None: ...
+
+    def disturb_all(self) -> None: ...
+
+
+class Companion(Protocol):
+    """What one governed job brings beyond a plain one."""
+
+    def extend(self, plan: SandboxPlan) -> SandboxPlan:
+        """Add mounts, workspace, environment or identity."""
+
+    def receipt_members(self) -> Mapping[str, object]:
+        """Members beside the plain ones; they are signed with the receipt."""
+
+    def finalising(self, status: JobStatus) -> Sequence[Participant]:
+        """Rows that belong in the transaction that ends the job."""
+
+
+class Companions(Protocol):
+    """Finds what belongs to a governed job, also after a restart."""
+
+    async def of(self, row: JobRow) -> Companion | None:
+        """The companion of a job that a worker has in hand."""
+
+    async def ending_unrun(self, job_id: str) -> Sequence[Participant]:
+        """Rows for the transaction that ends a job which no worker of this process has."""
+
+
+class NoCompanions:
+    """Without governance every job is plain."""
+
+    async def of(self, row: JobRow) -> Companion | None:
+        return None
+
+    async def ending_unrun(self, job_id: str) -> Sequence[Participant]:
+        return ()

@@ -1,0 +1,185 @@
+"""From the executor's stream to the store: bounded, batched, durable before visible."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import anyio
+
+from rookhold_exec.executor import ExecEvent, OutputRecord, Truncated, Violation
+from rookhold_server.evidence.retained import Retained
+from rookhold_server.jobs.backoff import recovery_retry
+from rookhold_types.events import EventKind, WireEvent
+from rookhold_types.limits import (
+    OUTPUT_BYTES_MAX,
+    OUTPUT_LINES_MAX,
+    OUTPUT_RECORD_BYTES_MAX,
+)
+
+log = logging.getLogger(__name__)
+
+BATCH_RECORDS: Final = 256
+BATCH_SECONDS: Final = 0.005  # after the first record of a batch
+SETTLE_ATTEMPTS: Final = 8
+
+Draft = tuple[str, dict[str, Any]]  # kind and data of an event that is not stored yet
+Append = Callable[[Sequence[Draft]], Awaitable[Sequence[WireEvent]]]
+
+
+class EventPump:
+    """Stores one job's events in order; while a commit is slow it stops taking from the source.
+
+    A batch that fails to commit is not retried: each stream it held is cut there, so that what is
+    stored stays a prefix, and `complete` turns false.
+    """
+
+    def __init__(self, *, append: Append, publish: Callable[[Sequence[WireEvent]], None]) -> None:
+        self._append = append
+        self._publish = publish
+        self._waiting: deque[ExecEvent] = deque()
+        self._first_at = 0.0  # when the oldest waiting event came, or was left over
+        self._source_ended = False
+        self._discarding = False
+        self._arrived = anyio.Event()
+        self._taken = anyio.Event()
+        self._cut: dict[str, bool] = {}  # stream -> is its `truncated` event still to be written?
+        self.retained = Retained()
+        self.complete = True
+        self.in_doubt = False  # a commit failed: only the store knows what it holds
+        self.source_failed = False
+        self.broken = False
+
+    async def run(self, source: AsyncIterator[ExecEvent], *, failing: Callable[[], None]) -> None:
+        """Return when the source has ended and everything kept of it is committed.
+
+        `failing` is called once if the source or the pump itself fails; the source is then read
+        to its end, if it has one, so that nothing behind it blocks.
+        """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._read, source, failing)
+            try:
+                while await self._batch_ready():
+                    await self._commit(self._take_batch())
+                await self._settle()
+            except Exception:
+                log.exception("the event pump failed")
+                self.broken, self.complete, self._discarding = True, False, True
+                self._waiting.clear()
+                self._taken.set()
+                failing()
+
+    async def add(self, drafts: Sequence[Draft]) -> bool:
+        """Store events of our own after the stream; False and an incomplete record if it fails."""
+        if not drafts:
+            return True
+        try:
+            events = await self._append(drafts)
+        except Exception:
+            log.exception("a batch of events failed to commit")
+            self.complete, self.in_doubt = False, True
+            return False
+        self._publish(events)
+        return True
+
+    async def _read(self, source: AsyncIterator[ExecEvent], failing: Callable[[], None]) -> None:
+        try:
+            async for event in source:
+                if self._discarding:
+                    continue
+                while len(self._waiting) >= BATCH_RECORDS:
+                    self._taken = anyio.Event()
+                    await self._taken.wait()
+                if not self._waiting:
+                    self._first_at = anyio.current_time()
+                self._waiting.append(event)
+                if len(self._waiting) in (1, BATCH_RECORDS):
+                    self._arrived.set()
+        except Exception:
+            log.exception("the executor's event stream failed")
+            self.source_failed, self.complete = True, False
+            failing()
+        finally:
+            self._source_ended = True
+            self._arrived.set()
+
+    async def _batch_ready(self) -> bool:
+        """Wait for a full batch, the batch time after a first event, or the end of the source."""
+        while not self._waiting:
+            if self._source_ended:
+                return False
+            await self._arrived.wait()
+            self._arrived = anyio.Event()
+        with anyio.CancelScope(deadline=self._first_at + BATCH_SECONDS):
+            while len(self._waiting) < BATCH_RECORDS and not self._source_ended:
+                await self._arrived.wait()
+                self._arrived = anyio.Event()
+        return True
+
+    def _take_batch(self) -> list[ExecEvent]:
+        batch = [
+            self._waiting.popleft() for _ in range(min(BATCH_RECORDS - 2, len(self._waiting)))
+        ]  # with room left for a `truncated` event per stream
+        self._taken.set()
+        return batch
+
+    async def _commit(self, batch: Sequence[ExecEvent]) -> None:
+        kept = [event for event in batch if self._stream_of(event) not in self._cut]
+        owed = self._owed()
+        drafts = [_truncated(stream) for stream in owed] + [_draft(event) for event in kept]
+        if not drafts or not await self.add(drafts):
+            if drafts:
+                self._cut_streams_of(kept)
+            return
+        for stream in owed:
+            self._cut[stream] = False
+            self.retained.truncated = True
+        for event in kept:
+            if isinstance(event, OutputRecord):
+                self.retained.add_record(event)
+            elif isinstance(event, Truncated):
+                self.retained.truncated = True
+
+    async def _settle(self) -> None:
+        """Write the `truncated` events still owed; gives up in the end, `complete` is false."""
+        waits = recovery_retry()
+        for _ in range(SETTLE_ATTEMPTS):
+            owed = self._owed()
+            if not owed:
+                return
+            await self._commit(())
+            if self._owed():
+                await anyio.sleep(next(waits))
+
+    def _owed(self) -> list[str]:
+        return [stream for stream, unwritten in self._cut.items() if unwritten]
+
+    def _cut_streams_of(self, lost: Sequence[ExecEvent]) -> None:
+        for event in lost:
+            if (stream := self._stream_of(event)) is not None:
+                self._cut.setdefault(stream, True)
+
+    @staticmethod
+    def _stream_of(event: ExecEvent) -> str | None:
+        return None if isinstance(event, Violation) else event.stream
+
+
+def _draft(event: ExecEvent) -> Draft:
+    match event:
+        case OutputRecord():
+            return event.stream, event.data()
+        case Truncated():
+            return _truncated(event.stream)
+        case Violation():
+            return EventKind.VIOLATION, {"rule": event.rule, "detail": event.detail}
+
+
+def _truncated(stream: str) -> Draft:
+    return EventKind.TRUNCATED, {
+        "stream": stream,
+        "max_lines": OUTPUT_LINES_MAX,
+        "max_bytes": OUTPUT_BYTES_MAX,
+        "max_record_bytes": OUTPUT_RECORD_BYTES_MAX,
+    }

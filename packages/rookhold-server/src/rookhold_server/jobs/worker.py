@@ -1,0 +1,277 @@
+"""The steps of a worker between the hand-over of a job and its finalisation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from msgspec import Struct
+
+from rookhold_exec.executor import Executor, Provenance, SandboxPlan
+from rookhold_server.evidence.conclusion import conclude
+from rookhold_server.evidence.receipt import never_ran, observed
+from rookhold_server.jobs.backoff import store_retry
+from rookhold_server.jobs.execution import execute
+from rookhold_server.jobs.finalise import Finaliser
+from rookhold_server.jobs.guards import judge
+from rookhold_server.jobs.history import history
+from rookhold_server.jobs.outcome import Outcome
+from rookhold_server.jobs.permits import MemoryPermits
+from rookhold_server.jobs.ports import Companion, Companions, JobStore, LiveBus, Scheduling
+from rookhold_server.jobs.pump import Draft, EventPump
+from rookhold_server.jobs.tokens import CancelToken, CancelTokens, StopReason
+from rookhold_store.operations import Append, Start
+from rookhold_types.checks import decode_files
+from rookhold_types.clock import Clock
+from rookhold_types.errors import SpecError
+from rookhold_types.limits import clamp
+from rookhold_types.paths import check_output_path
+from rookhold_types.states import JobStatus, KilledBy
+from rookhold_types.violations import ExecutorFault, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rookhold_server.jobs.fairqueue import Grant, Pending
+    from rookhold_store.rows import JobRow
+    from rookhold_types.events import WireEvent
+    from rookhold_types.jobs import JobSpec
+
+log = logging.getLogger(__name__)
+
+_BEFORE_EXECUTION = {
+    StopReason.SHUTDOWN: KilledBy.SERVER_SHUTDOWN_BEFORE_EXECUTION,
+    StopReason.CANCELLED: KilledBy.CANCELLED_BEFORE_EXECUTION,
+}
+_BEFORE_LAUNCH = {
+    StopReason.SHUTDOWN: KilledBy.SERVER_SHUTDOWN_BEFORE_LAUNCH,
+    StopReason.CANCELLED: KilledBy.CANCELLED_BEFORE_LAUNCH,
+}
+
+
+class Shop(Struct, frozen=True, kw_only=True):
+    """What all workers share."""
+
+    store: JobStore
+    executor: Executor
+    scheduling: Scheduling
+    live: LiveBus
+    tokens: CancelTokens
+    finaliser: Finaliser
+    companions: Companions
+    permits: MemoryPermits
+    clock: Clock
+    shutting_down: Callable[[], bool]
+
+
+class Worker:
+    """One slot. No two jobs are in a slot at once, so the slot may choose the sandbox's uid."""
+
+    def __init__(self, shop: Shop, slot: int) -> None:
+        self._shop = shop
+        self._slot = slot
+
+    async def run(self) -> None:
+        """Work until the launch gate closes."""
+        scheduling = self._shop.scheduling
+        while (grant := await scheduling.next()) is not None:
+            try:
+                await self.take(grant)
+            finally:
+                scheduling.finished(grant)
+
+    async def take(self, grant: Grant) -> None:
+        """Bring one job to its end, or leave its row as it is for another process."""
+        pending = grant.pending
+        with pending.lease:
+            if self._shop.shutting_down() or (row := await self._load(pending)) is None:
+                return
+            try:
+                await _Road(self._shop, self._slot, pending, row).travel()
+            finally:
+                self._shop.tokens.drop(pending.job_id)
+
+    async def _load(self, pending: Pending) -> JobRow | None:
+        """The row, if it is still there and not over; tried until it can be read or shutdown."""
+        for wait in store_retry():
+            try:
+                row = await self._shop.store.read(lambda reads: reads.get(None, pending.job_id))
+            except Exception:
+                log.exception("job %s could not be loaded yet", pending.job_id)
+            else:
+                if row is None or row.terminal:
+                    self._shop.live.close(pending.job_id)
+                    return None
+                return row
+            if self._shop.shutting_down():
+                return None
+            await anyio.sleep(wait)
+        raise AssertionError("the waits never end")
+
+
+class _Road:
+    """One job in one worker's hands."""
+
+    def __init__(self, shop: Shop, slot: int, pending: Pending, row: JobRow) -> None:
+        self._shop = shop
+        self._slot = slot
+        self._pending = pending
+        self._row = row
+        self._companion: Companion | None = None
+
+    async def travel(self) -> None:
+        shop = self._shop
+        verdict = judge(self._row, self._pending, shop.executor.posture)
+        if verdict.refused is not None or verdict.spec is None:
+            await self._finish(_refused(verdict.spec, verdict.refused))
+            return
+        spec = verdict.spec
+        self._companion = await shop.companions.of(self._row)
+        token = shop.tokens.own(self._row.job_id)
+        if token.reason is StopReason.CANCELLED:
+            await self._finish(self._stopped(spec, KilledBy.CANCELLED_BEFORE_START))
+            return
+        if not await self._start(spec, token):
+            return
+        if (reason := self._stop_reason(token)) is not None:
+            await self._finish(self._stopped(spec, _BEFORE_EXECUTION[reason]))
+            return
+        self._pending.lease.release()
+        await self._execute(spec, token)
+
+    async def _start(self, spec: JobSpec, token: CancelToken) -> bool:
+        """The durable start; False where the job is over or stays queued."""
+        shop, job_id = self._shop, self._row.job_id
+        for wait in store_retry():
+            if shop.shutting_down():
+                return False
+            if token.reason is StopReason.CANCELLED:
+                await self._finish(self._stopped(spec, KilledBy.CANCELLED_BEFORE_START))
+                return False
+            try:
+                started = await shop.store.run(Start(job_id=job_id, now_ms=shop.clock()))
+                if started is not None:
+                    shop.live.publish(job_id, (started.event,))
+                    return True
+                if (settled := await self._settled()) is not None:
+                    return settled
+            except Exception:
+                log.exception("job %s could not be started yet", job_id)
+                try:
+                    if (settled := await self._settled()) is not None:
+                        return settled
+                except Exception:
+                    log.exception("job %s could not be read back", job_id)
+            await anyio.sleep(wait)
+        raise AssertionError("the waits never end")
+
+    async def _settled(self) -> bool | None:
+        """After a start that told nothing: running counts, over or gone does not, else unknown."""
+        row = await self._shop.store.read(
+            lambda reads: reads.summary(self._row.tenant, self._row.job_id)
+        )
+        if row is None or row.terminal:
+            self._shop.live.close(self._row.job_id)
+            return False
+        return True if row.status == JobStatus.RUNNING else None
+
+    async def _execute(self, spec: JobSpec, token: CancelToken) -> None:
+        shop = self._shop
+        pump = EventPump(append=self._append, publish=self._publish)
+        try:
+            plan = self._plan(spec)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job ends
+            log.warning("job %s: no plan (%s)", self._row.job_id, type(error).__name__)
+            await pump.add([("violation", _setup_failed())])
+            await self._finish(
+                self._stopped(spec, KilledBy.ARTIFACT_SETUP_FAILED, status=JobStatus.ERROR)
+            )
+            return
+        if (reason := self._stop_reason(token)) is not None:
+            await self._finish(self._stopped(spec, _BEFORE_EXECUTION[reason]))
+            return
+        execution = await execute(shop.executor, plan, token=token, pump=pump)
+        if execution.stopped_before_launch is not None:
+            await self._finish(self._stopped(spec, _BEFORE_LAUNCH[execution.stopped_before_launch]))
+            return
+        await self._finish(
+            await conclude(
+                spec,
+                execution,
+                pump,
+                backend=shop.executor.posture.backend,
+                history=self._history,
+            )
+        )
+
+    def _plan(self, spec: JobSpec) -> SandboxPlan:
+        if not all(check_output_path(path) for path in spec.outputs):
+            raise SpecError(code="invalid_output_path")
+        plan = SandboxPlan(
+            job_id=self._row.job_id,
+            language=spec.language,
+            code=spec.code.encode(),
+            stdin=None if spec.stdin is None else spec.stdin.encode(),
+            limits=clamp(
+                spec.limits, min(self._row.admitted_mem_mb, self._shop.permits.job_ceiling_mb)
+            ),
+            files=decode_files(spec),
+            outputs=spec.outputs,
+            slot=self._slot,
+        )
+        return plan if self._companion is None else self._companion.extend(plan)
+
+    def _stopped(
+        self, spec: JobSpec, killed_by: KilledBy, *, status: JobStatus = JobStatus.CANCELLED
+    ) -> Outcome:
+        """A job that nothing of ran: no evidence, and it says so."""
+        nothing = Provenance.never_ready(self._shop.executor.posture.backend)
+        return Outcome(
+            status=status,
+            receipt={
+                **never_ran(spec, killed_by),
+                **observed(nothing, spec.requirements.minimum_isolation),
+            },
+        )
+
+    def _stop_reason(self, token: CancelToken) -> StopReason | None:
+        return StopReason.SHUTDOWN if self._shop.shutting_down() else token.reason
+
+    async def _finish(self, outcome: Outcome) -> None:
+        shop, row = self._shop, self._row
+        companion = self._companion
+        participants: Sequence[Any] = ()
+        if companion is not None:
+            outcome.receipt.update(companion.receipt_members())
+            participants = companion.finalising(outcome.status)
+        await shop.finaliser.finish(row.tenant, row.job_id, outcome, participants)
+
+    async def _append(self, drafts: Sequence[Draft]) -> Sequence[WireEvent]:
+        return await self._shop.store.run(
+            Append(job_id=self._row.job_id, events=tuple(drafts), now_ms=self._shop.clock())
+        )
+
+    def _publish(self, events: Sequence[WireEvent]) -> None:
+        self._shop.live.publish(self._row.job_id, events)
+
+    async def _history(self) -> Sequence[WireEvent]:
+        """What is stored of this job, tried until it can be read."""
+        for wait in store_retry():
+            try:
+                return await self._shop.store.read(lambda reads: history(reads, self._row.job_id))
+            except Exception:
+                log.exception("job %s: its history could not be read yet", self._row.job_id)
+            await anyio.sleep(wait)
+        raise AssertionError("the waits never end")
+
+
+def _refused(spec: JobSpec | None, killed_by: KilledBy | None) -> Outcome:
+    """A guard ended the job; a spec that does not decode leaves the core members to speak."""
+    receipt = {"killed_by": killed_by} if spec is None else never_ran(spec, killed_by)
+    return Outcome(status=JobStatus.ERROR, receipt=receipt)
+
+
+def _setup_failed() -> dict[str, Any]:
+    return {"rule": Rule.ARTIFACT_SETUP_FAILED, "detail": {"code": ExecutorFault.FAILURE}}

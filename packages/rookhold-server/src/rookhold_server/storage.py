@@ -1,0 +1,58 @@
+"""The loop's way to the store: writer futures without a thread hop, reads in a few threads."""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TID251 - settles a loop future from the store's writer thread
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from rookhold_store import Store
+    from rookhold_store.operations import Operation
+    from rookhold_store.reads import ReadPool
+
+R = TypeVar("R")
+
+READER_THREADS = 8  # each has a connection; more would only wait for the same two cores
+
+
+class Storage:
+    """Satisfies `jobs.ports.JobStore` over the embedded store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._threads = anyio.CapacityLimiter(READER_THREADS)
+
+    async def run(self, operation: Operation[R]) -> R:
+        """Return once the operation is durable; raises what the store says.
+
+        Cancelling the call does not withdraw the operation: it may still be committed.
+        """
+        loop = asyncio.get_running_loop()
+        settled: asyncio.Future[R] = loop.create_future()
+
+        def hand_over(source: Future[R]) -> None:
+            with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
+                loop.call_soon_threadsafe(_settle, source, settled)
+
+        self._store.submit(operation).add_done_callback(hand_over)
+        return await settled
+
+    async def read(self, query: Callable[[ReadPool], R]) -> R:
+        """Run a short read in a reader thread; no transaction outlives it."""
+        return await anyio.to_thread.run_sync(query, self._store.read, limiter=self._threads)
+
+
+def _settle(source: Future[R], settled: asyncio.Future[R]) -> None:
+    if settled.cancelled():
+        return
+    if (error := source.exception()) is not None:
+        settled.set_exception(error)
+    else:
+        settled.set_result(source.result())
