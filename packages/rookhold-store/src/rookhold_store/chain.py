@@ -1,0 +1,99 @@
+"""Linking new events to a job's chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rookhold_store.accounting import event_bytes
+from rookhold_store.errors import InvalidOperationError
+from rookhold_types.canonical import canonical
+from rookhold_types.events import HASH_VERSION, WireEvent, event_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+_HEAD: Final = """
+SELECT seq, event_hash FROM events WHERE job_id = ? ORDER BY seq DESC LIMIT 1
+"""
+_INSERT: Final = """
+INSERT INTO events (job_id, seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class Head(NamedTuple):
+    """Where a chain stands: its last `seq`, and the hash to link to ('' after a legacy event)."""
+
+    seq: int
+    hash: str
+
+
+GENESIS: Final = Head(0, "")
+
+
+class Draft(NamedTuple):
+    """An event before its place in the chain is known; its JSON is made only once."""
+
+    kind: str
+    data: dict[str, Any]
+    data_json: bytes
+
+
+class Linked(NamedTuple):
+    """Events with their places: as rows, as others will see them, where they lead, their charge."""
+
+    rows: list[tuple[Any, ...]]
+    events: tuple[WireEvent, ...]
+    head: Head
+    retained_bytes: int
+
+
+def draft(kind: str, data: dict[str, Any]) -> Draft:
+    """Prepare an event; raises CanonicalError for data that has no canonical JSON."""
+    if not isinstance(kind, str) or not kind.strip():
+        raise InvalidOperationError("an event kind is blank")
+    if not isinstance(data, dict):
+        raise InvalidOperationError("event data is not an object", kind=kind)
+    return Draft(kind, data, canonical(data))
+
+
+def head(db: apsw.Connection, job_id: str) -> Head:
+    """Return the head of a job's chain as it stands in the present transaction."""
+    row = db.execute(_HEAD, (job_id,)).get
+    return GENESIS if row is None else Head(*row)
+
+
+def link(job_id: str, after: Head, drafts: Sequence[Draft], ts_ms: int) -> Linked:
+    """Give `drafts` their places after `after`; pure, so that a first event needs no database."""
+    seq, previous = after
+    rows: list[tuple[Any, ...]] = []
+    events: list[WireEvent] = []
+    retained = 0
+    for kind, data, data_json in drafts:
+        seq += 1
+        digest = event_hash(job_id, previous, seq, ts_ms, kind, data_json)
+        rows.append((job_id, seq, ts_ms, kind, data_json.decode(), previous, digest, HASH_VERSION))
+        events.append(
+            WireEvent(
+                seq=seq,
+                ts_ms=ts_ms,
+                kind=kind,
+                data=data,
+                prev_hash=previous,
+                event_hash=digest,
+                hash_version=HASH_VERSION,
+            )
+        )
+        retained += event_bytes(kind, data_json, previous, digest)
+        previous = digest
+    return Linked(rows, tuple(events), Head(seq, previous), retained)
+
+
+def write(db: apsw.Connection, linked: Linked) -> None:
+    """Insert linked events, in the caller's transaction."""
+    if len(linked.rows) == 1:
+        db.execute(_INSERT, linked.rows[0])
+    else:
+        db.executemany(_INSERT, linked.rows)

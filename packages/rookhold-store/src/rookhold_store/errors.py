@@ -1,0 +1,114 @@
+"""What the store refuses, each with a stable code."""
+
+from typing import ClassVar
+
+from rookhold_types.errors import RookholdError
+
+
+class StoreError(RookholdError):
+    """Root of what the store raises on purpose."""
+
+    code: ClassVar[str] = "store"
+
+
+class StorageUnavailableError(StoreError):
+    """The database could not be read or written now; nothing of the operation was kept."""
+
+    code: ClassVar[str] = "storage_unavailable"
+    retryable: ClassVar[bool] = True
+
+
+class StorageFullError(StorageUnavailableError):
+    """The file system has no room; nothing of the operation was kept."""
+
+    code: ClassVar[str] = "storage_reserve"
+
+
+class StoreClosedError(StoreError):
+    """The store was closed before the operation was taken up; it was not tried."""
+
+    code: ClassVar[str] = "store_closed"
+
+
+class JobNotFoundError(StoreError):
+    """No job has this id, or it is hidden until its removal is complete."""
+
+    code: ClassVar[str] = "job_not_found"
+
+
+class JobEndedError(StoreError):
+    """The job is terminal: its history is closed."""
+
+    code: ClassVar[str] = "job_ended"
+
+
+class IdempotencyConflictError(StoreError):
+    """The tenant used this key for a different request."""
+
+    code: ClassVar[str] = "idempotency_key_reused"
+
+
+class InvalidOperationError(StoreError):
+    """An operation's own values break a rule; nothing was tried."""
+
+    code: ClassVar[str] = "invalid_operation"
+
+
+class RecordRefusedError(StoreError):
+    """A constraint or trigger of the schema refused a row; the operation left nothing."""
+
+    code: ClassVar[str] = "record_refused"
+
+
+class AttestationImmutableError(StoreError):
+    """Another envelope or artifact is already stored for the job; a stored one is never replaced."""
+
+    code: ClassVar[str] = "attestation_immutable"
+
+
+class AttestationUnboundError(StoreError):
+    """Envelope, artifact, receipt, job and tenant do not belong together."""
+
+    code: ClassVar[str] = "attestation_unbound"
+
+
+class UnsafeDatabasePathError(StoreError):
+    """The database, a side file or a directory above it may be in somebody else's hands."""
+
+    code: ClassVar[str] = "unsafe_database_path"
+
+
+class DatabaseLockedError(StoreError):
+    """Another process holds the instance lock of this database."""
+
+    code: ClassVar[str] = "database_locked"
+
+
+class OpenRefusedError(StoreError):
+    """The file is not a sound database of this store; it was not changed."""
+
+    code: ClassVar[str] = "open_refused"
+
+
+class ForeignSchemaError(OpenRefusedError):
+    """The file belongs to another program, or is no database at all."""
+
+    code: ClassVar[str] = "foreign_schema"
+
+
+class SchemaVersionError(OpenRefusedError):
+    """The schema version is not one that this build can open."""
+
+    code: ClassVar[str] = "schema_version"
+
+
+class SchemaHistoryError(OpenRefusedError):
+    """The migration history and `user_version` do not agree."""
+
+    code: ClassVar[str] = "schema_history"
+
+
+class SchemaMismatchError(OpenRefusedError):
+    """A table, column, index or trigger of the claimed version is missing, extra or different."""
+
+    code: ClassVar[str] = "schema_mismatch"

@@ -1,0 +1,167 @@
+"""Where the database may lie: no links, no foreign hands, and nobody else may read it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Final
+
+from rookhold_store.errors import UnsafeDatabasePathError
+
+SIDE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
+
+# Directories of the system itself. Its temporary directories are not here: they are root's and
+# sticky, so that nobody else can replace a file of ours in them.
+_SYSTEM_DIRECTORIES: Final = frozenset(
+    {
+        *(
+            "/",
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/home",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/media",
+            "/mnt",
+        ),
+        *("/opt", "/proc", "/run", "/sbin", "/srv", "/sys", "/usr", "/usr/bin", "/usr/lib"),
+        *("/usr/lib64", "/usr/libexec", "/usr/local", "/usr/local/bin", "/usr/local/lib"),
+        *(
+            "/usr/local/share",
+            "/usr/sbin",
+            "/usr/share",
+            "/var",
+            "/var/cache",
+            "/var/lib",
+            "/var/log",
+        ),
+        *("/var/run", "/var/spool", "/Applications", "/Library", "/System", "/Users", "/Volumes"),
+        *("/private", "/private/etc", "/private/var"),
+    }
+)
+# The links that macOS itself keeps at the root; what they point to is then checked like any other.
+_MACOS_ALIASES: Final = {"etc": "private/etc", "tmp": "private/tmp", "var": "private/var"}
+
+
+def secure_database(path: str | os.PathLike[str]) -> Path:
+    """Make or check the database file and everything above it; return its absolute path.
+
+    A missing parent is made 0700; one that exists is only judged. The file is made empty, 0600; an
+    existing one that is ours is narrowed to 0600, as are its side files.
+    """
+    wanted = _absolute(path)
+    _secure_parent(wanted.parent)
+    try:
+        # Exclusive, so that what is created is never what somebody else put there.
+        descriptor = os.open(wanted, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        narrow(wanted)
+    except OSError as exc:
+        raise UnsafeDatabasePathError(
+            "the database file cannot be made", errno=exc.errno or 0
+        ) from exc
+    else:
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    secure_side_files(wanted)
+    return wanted
+
+
+def secure_side_files(path: Path) -> None:
+    """Check the files that SQLite keeps beside the database, as far as they exist."""
+    for suffix in SIDE_SUFFIXES:
+        with contextlib.suppress(FileNotFoundError):
+            narrow(path.with_name(path.name + suffix))
+
+
+def narrow(path: Path) -> None:
+    """Check that `path` is our regular file with one name, and make it 0600.
+
+    By name and without opening it: to close a descriptor of a file drops every POSIX lock that this
+    process holds on it, SQLite's too. The directory was judged, so nobody else can swap the file.
+    """
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise UnsafeDatabasePathError("a database file cannot be examined", file=path.name) from exc
+    if stat.S_ISLNK(found.st_mode):
+        raise UnsafeDatabasePathError("a database file is a link", file=path.name)
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafeDatabasePathError("a database file is not a regular file", file=path.name)
+    if found.st_nlink != 1:
+        raise UnsafeDatabasePathError("a database file has another name", file=path.name)
+    if found.st_uid not in (0, os.geteuid()):
+        raise UnsafeDatabasePathError("a database file belongs to another user", file=path.name)
+    if stat.S_IMODE(found.st_mode) != 0o600:
+        try:
+            path.chmod(0o600)
+        except OSError as exc:
+            raise UnsafeDatabasePathError(
+                "a database file cannot be made private", file=path.name
+            ) from exc
+
+
+def _absolute(path: str | os.PathLike[str]) -> Path:
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() would follow the links we refuse
+    if absolute.name == "":
+        raise UnsafeDatabasePathError("the database path names no file")
+    if sys.platform == "darwin":
+        first = absolute.parts[1]
+        if first in _MACOS_ALIASES and Path("/", first).is_symlink():
+            absolute = Path("/", _MACOS_ALIASES[first], *absolute.parts[2:])
+    return absolute
+
+
+def _secure_parent(parent: Path) -> None:
+    missing: list[Path] = []
+    for component in (*reversed(parent.parents), parent):
+        if missing:
+            missing.append(component)
+            continue
+        try:
+            found = component.lstat()
+        except FileNotFoundError:
+            missing.append(component)
+            continue
+        except OSError as exc:
+            raise UnsafeDatabasePathError("a directory cannot be examined") from exc
+        if stat.S_ISLNK(found.st_mode):
+            raise UnsafeDatabasePathError("a directory above the database is a link")
+        if not stat.S_ISDIR(found.st_mode):
+            raise UnsafeDatabasePathError("a directory above the database is not a directory")
+    for component in missing:
+        _make_private(component)
+    _judge(parent)
+
+
+def _make_private(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        return  # made by somebody meanwhile: judged like any that was found
+    except OSError as exc:
+        raise UnsafeDatabasePathError("a directory cannot be made", errno=exc.errno or 0) from exc
+
+
+def _judge(parent: Path) -> None:
+    found = parent.lstat()
+    mode = found.st_mode
+    if not stat.S_ISDIR(mode):
+        raise UnsafeDatabasePathError("the database's directory is not a directory")
+    if str(parent) in _SYSTEM_DIRECTORIES:
+        raise UnsafeDatabasePathError("the database's directory is one of the system's")
+    if found.st_uid not in (0, os.geteuid()):
+        raise UnsafeDatabasePathError("the database's directory belongs to another user")
+    sticky = found.st_uid == 0 and mode & stat.S_ISVTX
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+        raise UnsafeDatabasePathError("others may write to the database's directory")

@@ -1,0 +1,132 @@
+"""The queue of jobs that wait for their attestation: put off, given up, taken up again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rookhold_store.accounting import row_bytes, settle
+from rookhold_store.errors import InvalidOperationError
+from rookhold_store.operations import (
+    DeferAttestation,
+    FailAttestation,
+    RetryAttestations,
+    WaiveAttestation,
+)
+
+if TYPE_CHECKING:
+    import apsw
+
+DELAY_MS: Final = range(100, 60_001)
+CODE_MAX: Final = 128
+
+_DEFER: Final = """
+UPDATE attestation_outbox SET attempt_count = attempt_count + 1, next_attempt_ms = ?
+WHERE job_id = ? AND failed_at_ms IS NULL
+"""
+_WAIVE: Final = "DELETE FROM attestation_outbox WHERE job_id = ? AND failed_at_ms IS NULL"
+_FAIL: Final = """
+UPDATE attestation_outbox SET failed_at_ms = ?, failure_code = ?, failure_profile = ?
+WHERE job_id = ? AND failed_at_ms IS NULL
+"""
+_FAILED: Final = """
+SELECT o.job_id, o.failure_code FROM attestation_outbox o WHERE o.failed_at_ms IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM retention_tombstones t WHERE t.job_id = o.job_id)
+"""
+_REVIVE: Final = """
+UPDATE attestation_outbox SET attempt_count = 0, next_attempt_ms = ?, failed_at_ms = NULL,
+  failure_code = NULL, failure_profile = NULL WHERE job_id = ?
+"""
+# typeof() asks a row's header for the type alone, where IS NOT NULL would fetch the whole receipt.
+_UNLISTED: Final = """
+SELECT j.job_id, j.finished_at_ms FROM jobs j
+WHERE j.finished_at_ms IS NOT NULL AND typeof(j.receipt_json) <> 'null'
+AND NOT EXISTS (SELECT 1 FROM job_attestations a WHERE a.job_id = j.job_id)
+AND NOT EXISTS (SELECT 1 FROM attestation_outbox o WHERE o.job_id = j.job_id)
+AND NOT EXISTS (SELECT 1 FROM retention_tombstones t WHERE t.job_id = j.job_id)
+"""
+_LIST: Final = """
+INSERT INTO attestation_outbox (job_id, pending_since_ms, attempt_count, next_attempt_ms)
+VALUES (?1, ?2, 0, ?2)
+"""
+
+
+class PreparedDefer:
+    size = 128
+
+    def __init__(self, op: DeferAttestation) -> None:
+        if op.delay_ms not in DELAY_MS:
+            raise InvalidOperationError("the delay is out of range", delay_ms=op.delay_ms)
+        self._bindings = (op.now_ms + op.delay_ms, op.job_id)
+
+    def run(self, db: apsw.Connection) -> bool:
+        db.execute(_DEFER, self._bindings)
+        return db.changes() == 1
+
+
+class PreparedWaive:
+    size = 128
+
+    def __init__(self, op: WaiveAttestation) -> None:
+        self._job_id = op.job_id
+
+    def run(self, db: apsw.Connection) -> bool:
+        db.execute(_WAIVE, (self._job_id,))
+        if db.changes() != 1:
+            return False
+        settle(db, self._job_id, -row_bytes(self._job_id), pending=False)
+        return True
+
+
+class PreparedFail:
+    size = 128
+
+    def __init__(self, op: FailAttestation) -> None:
+        if not op.code.strip() or len(op.code) > CODE_MAX or not op.profile.strip():
+            raise InvalidOperationError("a waiver names its code and the profile version")
+        self._op = op
+
+    def run(self, db: apsw.Connection) -> bool:
+        op = self._op
+        db.execute(_FAIL, (op.now_ms, op.code, op.profile, op.job_id))
+        if db.changes() != 1:
+            return False
+        settle(db, op.job_id, len(op.code.encode()), pending=False)
+        return True
+
+
+class PreparedRetry:
+    size = 4096
+
+    def __init__(self, op: RetryAttestations) -> None:
+        self._op = op
+
+    def run(self, db: apsw.Connection) -> tuple[str, ...]:
+        wanted = self._op.job_ids
+        if wanted is None:
+            return _revive(db, db.execute(_FAILED).fetchall(), self._op.now_ms)
+        rows: list[tuple[str, str]] = []
+        for job_id in dict.fromkeys(wanted):
+            rows += db.execute(f"{_FAILED} AND o.job_id = ?", (job_id,)).fetchall()
+        return _revive(db, rows, self._op.now_ms)
+
+
+def _revive(db: apsw.Connection, rows: list[tuple[str, str]], now_ms: int) -> tuple[str, ...]:
+    for job_id, code in rows:
+        db.execute(_REVIVE, (now_ms, job_id))
+        settle(db, job_id, -len(code.encode()), pending=True)
+    return tuple(job_id for job_id, _ in rows)
+
+
+def reseed(db: apsw.Connection, *, profile: str, now_ms: int) -> int:
+    """List again whatever should be signed and is not; return how many jobs that were.
+
+    Jobs waived without a code are listed once more; explicit waivers stay, unless they were
+    decided under another profile version. Opening never fails for a quota.
+    """
+    with db:
+        unlisted = db.execute(_UNLISTED).fetchall()
+        for job_id, finished_at_ms in unlisted:
+            db.execute(_LIST, (job_id, finished_at_ms))
+            settle(db, job_id, row_bytes(job_id), pending=True)
+        outdated = db.execute(f"{_FAILED} AND o.failure_profile <> ?", (profile,)).fetchall()
+        return len(unlisted) + len(_revive(db, outdated, now_ms))

@@ -1,0 +1,103 @@
+"""A job under way: its start, and the events that its run adds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from rookhold_store import chain
+from rookhold_store.accounting import grow
+from rookhold_store.errors import InvalidOperationError, JobEndedError, JobNotFoundError
+from rookhold_store.operations import Append, Start, Started
+from rookhold_types.canonical import canonical, canonical_sha256
+from rookhold_types.events import EventKind, WireEvent
+from rookhold_types.jobs import JobSpec, Requirements
+from rookhold_types.limits import EVENT_BATCH_MAX
+from rookhold_types.receipts import placeholder_spec
+from rookhold_types.states import JobStatus
+
+if TYPE_CHECKING:
+    import apsw
+
+# A spec may fill megabytes; SQLite picks the one member out without handing the whole to Python.
+_QUEUED: Final = """
+SELECT CASE json_type(spec_json, '$.requirements') WHEN 'object'
+  THEN json_extract(spec_json, '$.requirements') END
+FROM jobs WHERE job_id = ? AND status = 'queued'
+"""
+_START: Final = """
+UPDATE jobs SET status = 'running', started_at_ms = ?, effective_spec_json = ? WHERE job_id = ?
+"""
+_STATUS: Final = """
+SELECT j.status FROM jobs j INDEXED BY jobs_by_id WHERE j.job_id = ?
+AND NOT EXISTS (SELECT 1 FROM retention_tombstones t WHERE t.job_id = j.job_id)
+"""
+_RESERVED_KINDS: Final = frozenset(
+    {EventKind.ACCEPTED.value, EventKind.STARTED.value, EventKind.FINISHED.value}
+)
+_STATUS_GROWTH: Final = len(JobStatus.RUNNING.value) - len(JobStatus.QUEUED.value)
+
+
+class PreparedStart:
+    """The start of a queued job."""
+
+    size = 1024
+
+    def __init__(self, op: Start) -> None:
+        self._op = op
+
+    def run(self, db: apsw.Connection) -> Started | None:
+        op = self._op
+        rows = db.execute(_QUEUED, (op.job_id,)).fetchall()
+        if not rows:
+            return None
+        placeholder = placeholder_spec(
+            JobSpec(language="", code="", requirements=_requirements(rows[0][0]))
+        )
+        text = canonical(placeholder)
+        started = chain.draft(
+            EventKind.STARTED.value,
+            {
+                "status": JobStatus.RUNNING.value,
+                "initial_effective_spec_sha256": canonical_sha256(placeholder),
+            },
+        )
+        linked = chain.link(op.job_id, chain.head(db, op.job_id), [started], op.now_ms)
+        chain.write(db, linked)
+        db.execute(_START, (op.now_ms, text.decode(), op.job_id))
+        grow(db, op.job_id, linked.retained_bytes + len(text) + _STATUS_GROWTH)
+        return Started(event=linked.events[0])
+
+
+def _requirements(text: str | None) -> Requirements:
+    """Decode stored requirements; a spec of an older store may have none that decode."""
+    try:
+        return Requirements() if text is None else msgspec.json.decode(text, type=Requirements)
+    except msgspec.MsgspecError:
+        return Requirements()
+
+
+class PreparedAppend:
+    """A batch of events whose JSON is made and whose places are not known yet."""
+
+    def __init__(self, op: Append) -> None:
+        if len(op.events) > EVENT_BATCH_MAX:
+            raise InvalidOperationError("the batch is too large", events=len(op.events))
+        if any(kind in _RESERVED_KINDS for kind, _ in op.events):
+            raise InvalidOperationError("an event of this kind is written by its own operation")
+        self._op = op
+        self._drafts = [chain.draft(kind, data) for kind, data in op.events]
+        self.size = sum(len(item.data_json) for item in self._drafts)
+
+    def run(self, db: apsw.Connection) -> tuple[WireEvent, ...]:
+        op = self._op
+        status = db.execute(_STATUS, (op.job_id,)).get
+        if status is None:
+            raise JobNotFoundError("there is no such job")
+        if status not in (JobStatus.QUEUED, JobStatus.RUNNING):
+            raise JobEndedError("the job has ended")
+        linked = chain.link(op.job_id, chain.head(db, op.job_id), self._drafts, op.now_ms)
+        chain.write(db, linked)
+        grow(db, op.job_id, linked.retained_bytes)
+        return linked.events

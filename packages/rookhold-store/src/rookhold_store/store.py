@@ -1,0 +1,174 @@
+"""The store: one database file, one writer, readers for any thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import apsw
+
+from rookhold_store import connection, files, outbox, schema
+from rookhold_store.accept import PreparedAccept
+from rookhold_store.attestations import PreparedPersist
+from rookhold_store.errors import InvalidOperationError
+from rookhold_store.finalise import PreparedCancel, PreparedFinalise, PreparedRecovery
+from rookhold_store.operations import (
+    Accept,
+    Append,
+    CancelQueued,
+    DeferAttestation,
+    FailAttestation,
+    Finalise,
+    Operation,
+    PersistAttestation,
+    RecoverRunning,
+    RetryAttestations,
+    Start,
+    WaiveAttestation,
+)
+from rookhold_store.outbox import PreparedDefer, PreparedFail, PreparedRetry, PreparedWaive
+from rookhold_store.progress import PreparedAppend, PreparedStart
+from rookhold_store.reads import ReadPool, Snapshot
+from rookhold_store.writer import Work, Writer
+from rookhold_types.clock import Clock, now_ms
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from rookhold_store.binding import BindingCheck
+
+R = TypeVar("R")
+
+PROFILE: Final = "1"  # the attestation profile version, unless the caller says another
+
+
+class Store:
+    """An open database. Operations go to the writer as messages; reads need none.
+
+    Safe to use from any thread. A second store over the same file, also of another process, is
+    refused nothing by SQLite; a server keeps it out with an InstanceLock.
+    """
+
+    def __init__(
+        self, path: Path, db: apsw.Connection, *, binding: BindingCheck | None, clock: Clock
+    ) -> None:
+        self.path = path
+        self.clock = clock
+        self.read: Final = ReadPool(path)
+        self._commits: list[Callable[[int], None]] = []
+        self._writer = Writer(db, committed=self._committed)
+        self._prepare: Mapping[type, Callable[[Any], Work]] = {
+            Accept: PreparedAccept,
+            Start: PreparedStart,
+            Append: PreparedAppend,
+            Finalise: PreparedFinalise,
+            CancelQueued: lambda op: PreparedCancel(op, self.read),
+            RecoverRunning: lambda op: PreparedRecovery(op, self.read),
+            PersistAttestation: lambda op: PreparedPersist(op, binding),
+            DeferAttestation: PreparedDefer,
+            WaiveAttestation: PreparedWaive,
+            FailAttestation: PreparedFail,
+            RetryAttestations: PreparedRetry,
+        }
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        binding: BindingCheck | None = None,
+        profile: str = PROFILE,
+        clock: Clock = now_ms,
+    ) -> Self:
+        """Open or make the database at `path`; raises a StoreError that says why not.
+
+        Without `binding` no attestation can be stored. A file that is refused is not changed.
+        """
+        secured = files.secure_database(path)
+        try:
+            db = connection.open_existing(secured)
+        except apsw.Error as exc:
+            raise connection.as_ours(exc) from exc
+        try:
+            _make_ready(db, profile, clock())
+            files.secure_side_files(secured)
+        except apsw.Error as exc:
+            db.close()
+            raise connection.as_ours(exc) from exc
+        except BaseException:
+            db.close()
+            raise
+        return cls(secured, db, binding=binding, clock=clock)
+
+    def submit(self, op: Operation[R]) -> Future[R]:
+        """Prepare an operation in this thread and queue it; never raises, the future does.
+
+        The future's callbacks run in the writer's thread and must be brief.
+        """
+        if op.__class__ is Append and not op.events:  # type: ignore[attr-defined]
+            return _done(())  # type: ignore[arg-type]
+        try:
+            prepare = self._prepare.get(type(op))
+            if prepare is None:
+                raise InvalidOperationError("there is no such operation")
+            work = prepare(op)
+        except Exception as exc:  # noqa: BLE001  # one way to learn of a failure, whatever it is
+            failed: Future[R] = Future()
+            failed.set_exception(exc)
+            return failed
+        return self._writer.submit(work)
+
+    def call(self, op: Operation[R]) -> R:
+        """Do an operation and wait until its commit is on the disk."""
+        return self.submit(op).result()
+
+    def reader(self) -> AbstractContextManager[Snapshot]:
+        """Lend reads that all see one moment; hold it briefly."""
+        return self.read.snapshot()
+
+    def on_commit(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` after each shared commit with the number of operations in it."""
+        self._commits.append(listener)
+
+    def _committed(self, operations: int) -> None:
+        for listener in self._commits:
+            listener(operations)
+
+    def close(self) -> None:
+        """Finish what was submitted and close every connection."""
+        self._writer.close()
+        self.read.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _make_ready(db: apsw.Connection, profile: str, now: int) -> None:
+    fresh = schema.is_fresh(db)
+    if fresh:
+        connection.prepare_new(db)
+    else:
+        schema.check(db)
+    connection.prepare_writer(db)
+    if fresh:
+        schema.create(db, now)
+    outbox.reseed(db, profile=profile, now_ms=now)
+
+
+def _done(result: R) -> Future[R]:
+    future: Future[R] = Future()
+    future.set_result(result)
+    return future

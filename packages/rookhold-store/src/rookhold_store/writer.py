@@ -1,0 +1,154 @@
+"""The one thread that writes: operations that arrive together share one durable commit."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import apsw
+
+from rookhold_store.connection import as_ours
+from rookhold_store.errors import StorageUnavailableError, StoreClosedError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BATCH_MAX: Final = 256
+BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # bounds the log that one commit writes
+
+logger = logging.getLogger(__name__)
+
+
+class Work(Protocol):
+    """A prepared operation: all that is left is to read and write rows."""
+
+    size: int  # about how many bytes it will write
+
+    def run(self, db: apsw.Connection) -> object: ...
+
+
+class _Entry(NamedTuple):
+    work: Work
+    future: Future[Any]
+
+
+class Writer:
+    """Owns the write connection. Answers come after the commit; callbacks run in its thread."""
+
+    def __init__(
+        self, db: apsw.Connection, *, committed: Callable[[int], None] | None = None
+    ) -> None:
+        self._db = db
+        self._committed = committed  # told the number of operations in each commit
+        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(
+            target=self._serve, name="rookhold-store-writer", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, work: Work) -> Future[Any]:
+        """Queue prepared work; a future that is cancelled before its turn is not run."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if not self._closed:
+                self._queue.put(_Entry(work, future))
+                return future
+        future.set_exception(StoreClosedError("the store is closed"))
+        return future
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the thread and close the connection."""
+        with self._lock:
+            first, self._closed = not self._closed, True
+        if first:
+            self._queue.put(None)
+        self._thread.join()
+        self._db.close()
+
+    def _serve(self) -> None:
+        ended = False
+        while not ended:
+            batch, ended = self._collect()
+            if batch:
+                self._commit(batch)
+
+    def _collect(self) -> tuple[list[_Entry], bool]:
+        """Wait for one operation, then take what has gathered meanwhile; True at the end."""
+        batch: list[_Entry] = []
+        size = 0
+        entry = self._queue.get()
+        while entry is not None:
+            if entry.future.set_running_or_notify_cancel():
+                batch.append(entry)
+                size += entry.work.size
+            if len(batch) >= BATCH_MAX or size >= BATCH_BYTES_MAX:
+                return batch, False
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+        return batch, True
+
+    def _commit(self, batch: list[_Entry]) -> None:
+        outcomes: list[tuple[Future[Any], object, BaseException | None]] = []
+        try:
+            self._begin()
+            for work, future in batch:
+                outcomes.append((future, *self._run(work)))
+            self._db.execute("COMMIT")
+        except BaseException as exc:  # noqa: BLE001  # whatever it is, every caller must hear of it
+            self._abandon()
+            failure = _shared_failure(exc)
+            outcomes = [(future, None, alone or failure) for future, _, alone in outcomes]
+            outcomes += [(future, None, failure) for _, future in batch[len(outcomes) :]]
+        if self._committed is not None:
+            self._committed(sum(alone is None for _, _, alone in outcomes))
+        for future, result, alone in outcomes:
+            if alone is None:
+                future.set_result(result)
+            else:
+                future.set_exception(alone)
+
+    def _begin(self) -> None:
+        if (
+            self._db.in_transaction
+        ):  # an earlier rollback failed; this connection must be clean first
+            self._db.execute("ROLLBACK")
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def _run(self, work: Work) -> tuple[object, BaseException | None]:
+        """Run one operation in its savepoint; what it raises is its own unless the whole is lost."""
+        self._db.execute("SAVEPOINT operation")
+        try:
+            result = work.run(self._db)
+        except Exception as exc:  # a participant may raise anything; it is the caller's
+            if not self._db.in_transaction:  # SQLite rolled everything back: full, I/O, memory
+                raise
+            self._db.execute("ROLLBACK TO operation")
+            self._db.execute("RELEASE operation")
+            return None, as_ours(exc) if isinstance(exc, apsw.Error) else exc
+        self._db.execute("RELEASE operation")
+        return result, None
+
+    def _abandon(self) -> None:
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error as exc:
+            logger.error("rollback failed: %s", type(exc).__name__)  # no payloads in logs
+
+
+def _shared_failure(exc: BaseException) -> StoreError:
+    if isinstance(exc, apsw.Error):
+        ours = as_ours(exc)
+        if isinstance(ours, StorageUnavailableError):
+            ours.__cause__ = exc
+            return ours
+    failure = StorageUnavailableError("the shared commit failed")
+    failure.__cause__ = exc
+    return failure
