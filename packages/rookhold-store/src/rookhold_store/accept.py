@@ -35,7 +35,7 @@ VALUES (?, ?, ?, ?, ?)
 
 
 class PreparedAccept:
-    """Everything of an acceptance that does not depend on what is stored: all but the key's fate."""
+    """All of an acceptance that does not depend on what is stored; the fate of its key does."""
 
     def __init__(self, op: Accept) -> None:
         _check(op)

@@ -1,5 +1,7 @@
 """What each job is charged: bytes retained, bytes reserved, and how both follow a job's life."""
 
+# ruff: noqa: S608  # statements are made of constants of this module alone; values are bindings
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -26,7 +28,8 @@ UPDATE job_storage_usage SET retained_bytes = retained_bytes + ?1,
   reserved_bytes = max({RESERVE_PENDING}, reserved_bytes - ?1) WHERE job_id = ?2
 """
 _SETTLE: Final = """
-UPDATE job_storage_usage SET retained_bytes = retained_bytes + ?, reserved_bytes = ? WHERE job_id = ?
+UPDATE job_storage_usage SET retained_bytes = retained_bytes + ?, reserved_bytes = ?
+WHERE job_id = ?
 """
 
 
@@ -79,7 +82,8 @@ SELECT j.job_id, j.tenant, j.admitted_mem_mb,
       + octet_length(prev_hash) + octet_length(event_hash)) FROM events e
       WHERE e.job_id = j.job_id), 0)
   + coalesce((SELECT {ROW_BYTES} + octet_length(a.job_id) + octet_length(receipt_sha256)
-      + octet_length(result_media_type) + octet_length(result_artifact) + octet_length(result_sha256)
+      + octet_length(result_media_type) + octet_length(result_sha256)
+      + octet_length(result_artifact)
       + octet_length(envelope_json) + octet_length(envelope_sha256) + octet_length(key_id)
       FROM job_attestations a WHERE a.job_id = j.job_id), 0)
   + coalesce((SELECT {ROW_BYTES} + octet_length(q.job_id) + octet_length(reason)
@@ -115,7 +119,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class LedgerFinding(Struct, frozen=True, kw_only=True):
-    """A ledger entry that the rows do not bear out; `job_id` or `tenant` is None for a wider sum."""
+    """A ledger entry that the rows do not bear out; a sum names a tenant or nobody, not a job."""
 
     place: str
     stored: int | str | None
@@ -204,7 +208,8 @@ def _compare_sums(db: apsw.Connection, tenants: dict[str, int]) -> list[LedgerFi
                 expected=str(sum(tenants.values())),
             )
         )
-    stored = dict(db.execute("SELECT tenant, charged_bytes FROM tenant_storage_usage").fetchall())
+    rows = db.execute("SELECT tenant, charged_bytes FROM tenant_storage_usage")
+    stored: dict[str, int] = dict(rows)
     found.extend(
         LedgerFinding(
             place="tenant_storage_usage.charged_bytes",

@@ -94,8 +94,8 @@ class PreparedPersist:
 
 def take_outbox(db: apsw.Connection, job_id: str) -> int:
     """Remove a job's outbox row, if any; return the bytes that it was charged."""
-    rows = db.execute(_TAKE_OUTBOX, (job_id,)).fetchall()
-    return row_bytes(job_id, rows[0][0]) if rows else 0
+    rows: list[Any] = db.execute(_TAKE_OUTBOX, (job_id,)).fetchall()
+    return row_bytes(job_id, *rows[0]) if rows else 0
 
 
 def _check_sizes(op: PersistAttestation) -> None:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class BindingCheck(Protocol):
-    """Whether envelope and artifact bind job, tenant and receipt; structural, no signature check."""
+    """Whether envelope and artifact bind job, tenant and receipt: structure, not signatures."""
 
     def __call__(
         self,

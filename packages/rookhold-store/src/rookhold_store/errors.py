@@ -61,7 +61,7 @@ class RecordRefusedError(StoreError):
 
 
 class AttestationImmutableError(StoreError):
-    """Another envelope or artifact is already stored for the job; a stored one is never replaced."""
+    """Another attestation is already stored for the job; a stored one is never replaced."""
 
     code: ClassVar[str] = "attestation_immutable"
 

@@ -1,4 +1,4 @@
-"""Receipts: the store's own facts over a caller's, and the receipts of jobs that no worker ended."""
+"""Receipts: the store's facts over a caller's, and those of jobs that no worker ended."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-import apsw
+import apsw  # noqa: TC002  # annotations of messages stay resolvable at run time
 from msgspec import Struct
 
 from rookhold_types.events import WireEvent
@@ -168,7 +168,7 @@ class WaiveAttestation(Operation[bool], frozen=True, kw_only=True):
 
 
 class FailAttestation(Operation[bool], frozen=True, kw_only=True):
-    """Give a pending attestation up for a reason that no retry changes; False if none is pending."""
+    """Give a pending attestation up for a reason no retry changes; False if none is pending."""
 
     job_id: str
     code: str

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rookhold_store.accounting import row_bytes, settle
 from rookhold_store.errors import InvalidOperationError
-from rookhold_store.operations import (
-    DeferAttestation,
-    FailAttestation,
-    RetryAttestations,
-    WaiveAttestation,
-)
 
 if TYPE_CHECKING:
     import apsw
+
+    from rookhold_store.operations import (
+        DeferAttestation,
+        FailAttestation,
+        RetryAttestations,
+        WaiveAttestation,
+    )
 
 DELAY_MS: Final = range(100, 60_001)
 CODE_MAX: Final = 128
@@ -104,13 +105,13 @@ class PreparedRetry:
         wanted = self._op.job_ids
         if wanted is None:
             return _revive(db, db.execute(_FAILED).fetchall(), self._op.now_ms)
-        rows: list[tuple[str, str]] = []
+        rows: list[Any] = []
         for job_id in dict.fromkeys(wanted):
             rows += db.execute(f"{_FAILED} AND o.job_id = ?", (job_id,)).fetchall()
         return _revive(db, rows, self._op.now_ms)
 
 
-def _revive(db: apsw.Connection, rows: list[tuple[str, str]], now_ms: int) -> tuple[str, ...]:
+def _revive(db: apsw.Connection, rows: list[Any], now_ms: int) -> tuple[str, ...]:
     for job_id, code in rows:
         db.execute(_REVIVE, (now_ms, job_id))
         settle(db, job_id, -len(code.encode()), pending=True)
@@ -124,9 +125,10 @@ def reseed(db: apsw.Connection, *, profile: str, now_ms: int) -> int:
     decided under another profile version. Opening never fails for a quota.
     """
     with db:
-        unlisted = db.execute(_UNLISTED).fetchall()
+        unlisted: list[Any] = db.execute(_UNLISTED).fetchall()
         for job_id, finished_at_ms in unlisted:
             db.execute(_LIST, (job_id, finished_at_ms))
             settle(db, job_id, row_bytes(job_id), pending=True)
         outdated = db.execute(f"{_FAILED} AND o.failure_profile <> ?", (profile,)).fetchall()
-        return len(unlisted) + len(_revive(db, outdated, now_ms))
+        revived = _revive(db, outdated, now_ms)
+    return len(unlisted) + len(revived)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -49,7 +49,7 @@ class PreparedStart:
 
     def run(self, db: apsw.Connection) -> Started | None:
         op = self._op
-        rows = db.execute(_QUEUED, (op.job_id,)).fetchall()
+        rows: list[Any] = db.execute(_QUEUED, (op.job_id,)).fetchall()
         if not rows:
             return None
         placeholder = placeholder_spec(
@@ -92,6 +92,8 @@ class PreparedAppend:
 
     def run(self, db: apsw.Connection) -> tuple[WireEvent, ...]:
         op = self._op
+        if not self._drafts:
+            return ()
         status = db.execute(_STATUS, (op.job_id,)).get
         if status is None:
             raise JobNotFoundError("there is no such job")

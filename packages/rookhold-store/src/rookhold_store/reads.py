@@ -1,5 +1,7 @@
 """Everything that is read, from any thread; each call is short and leaves no transaction behind."""
 
+# ruff: noqa: S608  # statements are made of constants of this module alone; values are bindings
+
 from __future__ import annotations
 
 import threading
@@ -12,7 +14,12 @@ import msgspec
 
 from rookhold_store import schema
 from rookhold_store.connection import as_ours, open_reader
-from rookhold_store.errors import InvalidOperationError, StorageUnavailableError, StoreClosedError
+from rookhold_store.errors import (
+    InvalidOperationError,
+    OpenRefusedError,
+    StorageUnavailableError,
+    StoreClosedError,
+)
 from rookhold_store.rows import (
     AttestationRow,
     AttestationStatusRow,
@@ -150,13 +157,13 @@ class Reads:
             terms.append("(j.created_at_ms, j.job_id) < (?, ?)")
             bindings += [cursor.created_at_ms, cursor.job_id]
         sql = (
-            f"SELECT {_SUMMARY} FROM jobs j WHERE {' AND '.join([*terms, _VISIBLE])} "  # noqa: S608  # terms are constants
+            f"SELECT {_SUMMARY} FROM jobs j WHERE {' AND '.join([*terms, _VISIBLE])} "
             "ORDER BY j.created_at_ms DESC, j.job_id DESC LIMIT ?"
         )
         return self._rows(JobSummary, sql, (*bindings, limit))
 
     def events_after(self, job_id: str, after: int = 0, limit: int = 1000) -> tuple[WireEvent, ...]:
-        """Return events with a `seq` above `after`, ascending; whose job it is, the caller checked."""
+        """Return events with a `seq` above `after`, ascending; of any tenant."""
         _within("limit", limit, EVENTS_MAX)
         with self._use() as db:
             rows = db.execute(_EVENTS, (job_id, max(after, 0), limit)).fetchall()
@@ -216,13 +223,13 @@ class Reads:
             return int(db.execute(_CHARGED_TENANT, (tenant,)).get or 0)
 
     def probe(self) -> bool:
-        """Whether both version markers are right and jobs and events can be read; repairs nothing."""
+        """Whether both version markers are right and jobs and events readable; repairs nothing."""
         try:
             with self._use() as db:
                 schema.check_versions(db)
                 db.execute("SELECT job_id, status FROM jobs LIMIT 1").fetchall()
                 db.execute("SELECT job_id, seq FROM events LIMIT 1").fetchall()
-        except (schema.OpenRefusedError, StorageUnavailableError, StoreClosedError):
+        except (OpenRefusedError, StorageUnavailableError, StoreClosedError):
             return False
         return True
 

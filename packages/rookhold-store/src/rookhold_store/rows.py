@@ -59,7 +59,7 @@ class JobRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Cursor(Struct, frozen=True, order=True):
-    """A place in an order by creation time, then id; the row it names is not part of the next page."""
+    """A place in an order by creation time, then id; the next page begins beyond it."""
 
     created_at_ms: int
     job_id: str

@@ -68,7 +68,7 @@ def user_version(db: apsw.Connection) -> int:
 
 
 def is_fresh(db: apsw.Connection) -> bool:
-    """Whether nothing was ever stored in the file; raises ForeignSchemaError if it is none of ours."""
+    """Whether nothing was ever stored in the file; what is no database is a ForeignSchemaError."""
     try:
         return user_version(db) == 0 and not db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get
     except apsw.NotADBError as exc:
@@ -117,7 +117,7 @@ def check_versions(db: apsw.Connection) -> None:
 
 
 def _check_origin(found: Mapping[str, SchemaObject]) -> None:
-    """Ours is known by its history table; without it only remains of ours would be no stranger's."""
+    """Tell ours, known by its history table, from another program's; and both from remains."""
     if "schema_migrations" in found and found["schema_migrations"].kind == "table":
         if _shape("schema_migrations", found) == _shape("schema_migrations", expected_objects()):
             return
@@ -196,9 +196,8 @@ def _check_guests(db: apsw.Connection, found: Mapping[str, SchemaObject]) -> Non
         raise SchemaMismatchError(
             "the governance history is of another shape", object=GUEST_HISTORY, problem="different"
         )
-    history = [
-        row[0] for row in db.execute(f"SELECT version FROM {GUEST_HISTORY} ORDER BY version")
-    ]  # a constant
+    rows = db.execute("SELECT version FROM gov_migrations ORDER BY version")
+    history = [row[0] for row in rows]
     if not history or history != list(range(1, len(history) + 1)):
         raise SchemaHistoryError("the governance history has gaps", object=GUEST_HISTORY)
 

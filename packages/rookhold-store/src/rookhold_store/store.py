@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
@@ -36,6 +35,7 @@ from rookhold_types.clock import Clock, now_ms
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -110,8 +110,6 @@ class Store:
 
         The future's callbacks run in the writer's thread and must be brief.
         """
-        if op.__class__ is Append and not op.events:  # type: ignore[attr-defined]
-            return _done(())  # type: ignore[arg-type]
         try:
             prepare = self._prepare.get(type(op))
             if prepare is None:
@@ -166,9 +164,3 @@ def _make_ready(db: apsw.Connection, profile: str, now: int) -> None:
     if fresh:
         schema.create(db, now)
     outbox.reseed(db, profile=profile, now_ms=now)
-
-
-def _done(result: R) -> Future[R]:
-    future: Future[R] = Future()
-    future.set_result(result)
-    return future

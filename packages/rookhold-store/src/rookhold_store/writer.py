@@ -122,7 +122,7 @@ class Writer:
         self._db.execute("BEGIN IMMEDIATE")
 
     def _run(self, work: Work) -> tuple[object, BaseException | None]:
-        """Run one operation in its savepoint; what it raises is its own unless the whole is lost."""
+        """Run one operation in its savepoint; what it raises is its own unless all is lost."""
         self._db.execute("SAVEPOINT operation")
         try:
             result = work.run(self._db)
