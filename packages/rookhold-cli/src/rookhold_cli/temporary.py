@@ -95,8 +95,8 @@ def _make_signing_key(path: Path) -> bytes:
     keys = load("rookhold_attestation.keys", what="signing evidence", extra="server")
     key = keys.PrivateKey.generate()
     key.save(path)
-    pem = key.public_key.to_pem()
-    return pem if isinstance(pem, bytes) else str(pem).encode("ascii")
+    pem: str = key.public_key.to_pem()
+    return pem.encode("ascii")
 
 
 def _spawn(

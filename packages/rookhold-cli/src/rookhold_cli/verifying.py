@@ -63,7 +63,9 @@ def parse_key(pem: bytes) -> Any:
     keys = load("rookhold_attestation.keys", what="verifying", extra="verify")
     errors = load("rookhold_attestation.errors", what="verifying", extra="verify")
     try:
-        return keys.PublicKey.from_pem(pem)
+        return keys.PublicKey.from_pem(pem.decode("ascii"))
+    except UnicodeDecodeError as exc:
+        raise BadEvidenceError("the public key is not PEM text") from exc
     except errors.AttestationError as exc:
         raise BadEvidenceError(f"{exc} ({exc.code})") from exc
 

@@ -1,0 +1,107 @@
+"""`rookhold dev`: serve, on loopback, with keys that ask for no preparation."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from rookhold_cli import gateway, output
+from rookhold_cli.errors import CommandError, UsageError
+from rookhold_cli.extras import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Credentials of a real gateway have no place in one that accepts a public key.
+_SET_ASIDE: Final = (
+    "ROOKHOLD_API_KEYS",
+    "ROOKHOLD_CREDENTIALS_FILE",
+    "ROOKHOLD_CREDENTIAL_PEPPER_FILE",
+    "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV",
+)
+_KEY_NAME: Final = "signing-key.pem"
+
+
+class StateError(CommandError):
+    """The directory for development state cannot be used."""
+
+
+@click.command("dev")
+@click.option("--port", type=click.IntRange(0, 65535), default=7300, show_default=True)
+def command(port: int) -> int:
+    """Serve a gateway for trying things out: this computer only, a public key, signed evidence.
+
+    Never for code of strangers, never for other people: everybody on this computer can use it.
+    """
+    server = load("rookhold_server.serve", what="serving a gateway", extra="server")
+    environment, told = prepare(os.environ, port)
+    os.environ.clear()
+    os.environ.update(environment)
+    for line in told:
+        output.say(line)
+    ended: int = server.main([])
+    return ended
+
+
+def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list[str]]:
+    """Return the server's environment and what to say about it; makes the signing key if needed."""
+    if environ.get("ROOKHOLD_ENV", "").strip().lower() in {"prod", "production", "release"}:
+        raise UsageError("ROOKHOLD_ENV says production; use `rookhold serve` there")
+    kept = {name: text for name, text in environ.items() if name not in _SET_ASIDE}
+    kept["ROOKHOLD_ADDR"] = f"127.0.0.1:{port}"
+    told = [
+        "DEVELOPMENT gateway, on this computer only",
+        f"it accepts the PUBLIC key {gateway.DEVELOPMENT_KEY}: anybody on this computer can use it",
+    ]
+    aside = [name for name in _SET_ASIDE if environ.get(name)]
+    if aside:
+        told.append(f"not used here: {', '.join(aside)}")
+    if environ.get("ROOKHOLD_ATTESTATION_KEY_FILE"):
+        told.append("evidence is signed with the key of ROOKHOLD_ATTESTATION_KEY_FILE")
+    elif environ.get("ROOKHOLD_ATTESTATION_MODE", "").strip().lower() in {
+        "off",
+        "disabled",
+        "none",
+    }:
+        told.append("evidence is NOT signed: ROOKHOLD_ATTESTATION_MODE says so")
+    else:
+        path, made = _signing_key(environ)
+        kept["ROOKHOLD_ATTESTATION_KEY_FILE"] = str(path)
+        told.append(f"evidence is signed with {'a NEW key' if made else 'the key'} in {path}")
+    if port:
+        base_url = shlex.quote(f"http://127.0.0.1:{port}")
+        told.append(
+            "use it from another terminal with"
+            f" ROOKHOLD_BASE_URL={base_url} ROOKHOLD_API_KEY={gateway.DEVELOPMENT_KEY}"
+        )
+    return kept, told
+
+
+def _signing_key(environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the state directory's signing key and whether it was made just now."""
+    keys = load("rookhold_attestation.keys", what="signing evidence", extra="server")
+    directory = state_directory(environ)
+    path = directory / _KEY_NAME
+    judge = load("rookhold_server.config.state_directory", what="serving", extra="server")
+    ours = load("rookhold_types.errors", what="serving", extra="server")
+    theirs = load("rookhold_attestation.errors", what="serving", extra="server")
+    try:
+        judge.ensure_state_directory(directory)
+        if path.exists():
+            return path, False
+        keys.PrivateKey.generate().save(path)
+    except (ours.RookholdError, theirs.AttestationError) as exc:
+        raise StateError(f"{directory}: {exc} ({exc.code})") from exc
+    return path, True
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """Return where development keeps its state; the same place as the server's own."""
+    for name, below in (("XDG_STATE_HOME", "rookhold"), ("HOME", ".local/state/rookhold")):
+        if (home := environ.get(name, "")).startswith("/"):
+            return Path(home, below)
+    raise UsageError("neither XDG_STATE_HOME nor HOME says where to keep development state")
