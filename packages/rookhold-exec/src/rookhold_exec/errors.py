@@ -11,6 +11,7 @@ __all__ = [
     "ExecError",
     "ExecutorUnavailableError",
     "LauncherLostError",
+    "RuntimeUnavailableError",
     "SandboxStartError",
     "UnknownBackendError",
     "UnsupportedPlatformError",
@@ -66,3 +67,12 @@ class SandboxStartError(ExecError):
     def __init__(self, stage: str) -> None:
         super().__init__(f"the sandbox failed to start ({stage})", stage=stage)
         self.stage = stage
+
+
+class RuntimeUnavailableError(SandboxStartError):
+    """The language has no interpreter here, or no longer; nothing of the job ran."""
+
+    code: ClassVar[str] = "runtime_unavailable"
+
+    def __init__(self) -> None:
+        super().__init__("runtime")

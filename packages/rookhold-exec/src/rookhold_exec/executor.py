@@ -11,8 +11,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
-from rookhold_types.isolation import BACKEND_FACTS, Backend, IsolationClass
-from rookhold_types.jobs import InputFile
+
+from rookhold_types.checks import InputFile
+from rookhold_types.isolation import IsolationClass
 from rookhold_types.limits import EffectiveLimits, LimitEnforcement, Limits
 from rookhold_types.states import JobStatus
 
@@ -273,15 +274,3 @@ class Executor(Protocol):
         Raises SandboxStartError or CapabilityUnavailableError; after either, as after cancelling
         this call, nothing of the job ran or will run, and nothing of it is left.
         """
-
-
-def facts(backend: str) -> tuple[IsolationClass, str, bool, bool, bool]:
-    """Return class, networking, isolated, private rootfs, dedicated bootstrap of our backends."""
-    fact = BACKEND_FACTS[Backend(backend)]
-    return (
-        fact.isolation_class,
-        fact.networking,
-        fact.isolated,
-        fact.private_rootfs,
-        fact.dedicated_bootstrap,
-    )

@@ -1,0 +1,238 @@
+"""What executors that go through the launcher share: preflight, refusals, one start a plan."""
+
+from __future__ import annotations
+
+import asyncio  # noqa: TID251 - the probe's deadline is on the loop that the launcher client uses
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rookhold_exec import interpreters
+from rookhold_exec.errors import (
+    CapabilityUnavailableError,
+    ExecError,
+    ExecutorUnavailableError,
+    RuntimeUnavailableError,
+    SandboxStartError,
+)
+from rookhold_exec.executor import (
+    KillReason,
+    OutputRecord,
+    Posture,
+    Provenance,
+    Running,
+    SandboxPlan,
+)
+from rookhold_exec.launcher.client import LauncherClient
+from rookhold_exec.run import SandboxRun, content_of
+from rookhold_types.isolation import BACKEND_FACTS, Backend
+from rookhold_types.limits import EffectiveLimits, LimitEnforcement, Limits
+from rookhold_types.paths import check_input_path, check_output_path
+from rookhold_types.states import JobStatus
+
+if TYPE_CHECKING:
+    from rookhold_exec.interpreters import Interpreter
+    from rookhold_exec.settings import ExecSettings
+
+_log = logging.getLogger(__name__)
+
+MIB = 1 << 20
+_SPACE_MIN = 64 * MIB
+_INODES = 16_384
+_CLOSE_SECONDS = 5.0
+_PROBE_LIMITS = Limits(wall_seconds=interpreters.PROBE_SECONDS, cpu_seconds=20, mem_mb=512)
+
+
+class LaunchedExecutor:
+    """An executor over one launcher. A backend says what it asks of it, and what it may claim."""
+
+    backend: ClassVar[Backend]
+    home: ClassVar[str] = "/tmp"  # noqa: S108 - the job's own, in its sandbox
+
+    def __init__(self, settings: ExecSettings, note: str) -> None:
+        self._settings = settings
+        self._note = note
+        self._launcher: LauncherClient | None = None
+        self._interpreters: dict[str, Interpreter] = {}
+        self._controls: tuple[str, ...] = ()
+        self._runs: set[SandboxRun] = set()
+
+    # What differs between backends.
+
+    def hello(self) -> dict[str, Any]:
+        """Return the settings for the launcher."""
+        raise NotImplementedError
+
+    def locate(self, name: str) -> str | None:
+        """Return the path of an interpreter as jobs of this backend see it."""
+        raise NotImplementedError
+
+    def enforcement(self, controls: tuple[str, ...]) -> LimitEnforcement:
+        """Return which limits hold for the whole job, given the controls seen in force."""
+        raise NotImplementedError
+
+    def path(self) -> str:
+        return interpreters.SYSTEM_PATH
+
+    def directory(self, name: str) -> str:
+        """Return the job's directory on the host, or nothing."""
+        return ""
+
+    # The Protocol.
+
+    async def open(self) -> None:
+        """Start the launcher and drop every language whose interpreter does not answer."""
+        self._launcher = LauncherClient(self._settings.launcher, self.hello())
+        await self._launcher.open()
+        try:
+            for language, name in self._settings.interpreters().items():
+                await self._probe(language, name)
+        except BaseException:
+            await self.close()
+            raise
+        if not self._interpreters:
+            await self.close()
+            raise ExecutorUnavailableError(
+                "no interpreter works in this sandbox", code_detail="no_interpreter"
+            )
+
+    async def _probe(self, language: str, name: str) -> None:
+        path = self.locate(name)
+        if path is None:
+            _log.warning("%s is not offered: its interpreter was not found", language)
+            return
+        plan = SandboxPlan(
+            job_id=f"probe-{language}", language=language, code=b"\n", limits=_PROBE_LIMITS
+        )
+        try:
+            async with asyncio.timeout(interpreters.PROBE_SECONDS + 5):
+                run = await self._begin(plan, [path, "--version"])
+                text = "".join(
+                    [
+                        event.line + "\n"
+                        async for event in run.events()
+                        if isinstance(event, OutputRecord)
+                    ]
+                )
+                report = await run.wait()
+        except (ExecError, TimeoutError):
+            _log.warning("%s is not offered: its interpreter does not start", language)
+            return
+        if report.status is not JobStatus.SUCCEEDED:
+            _log.warning("%s is not offered: its interpreter does not work", language)
+            return
+        self._controls = report.provenance.controls
+        version = interpreters.version_of(text)
+        self._interpreters[language] = interpreters.Interpreter(language, path, version)
+
+    @property
+    def posture(self) -> Posture:
+        facts = BACKEND_FACTS[self.backend]
+        return Posture(
+            backend=self.backend,
+            isolation_class=facts.isolation_class,
+            isolated=facts.isolated,
+            private_rootfs=facts.private_rootfs,
+            dedicated_bootstrap=facts.dedicated_bootstrap,
+            seccomp="seccomp" in self._controls,
+            networking=facts.networking,
+            controls=self._controls,
+            limit_enforcement=self.enforcement(self._controls),
+            languages=tuple(self._interpreters),
+            tmpfs_charged_to_job=self.charged(),
+            note=self._note,
+        )
+
+    def charged(self) -> bool:
+        """Say whether what a job writes counts against its memory limit."""
+        return "cgroup-memory" in self._controls
+
+    async def start(self, plan: SandboxPlan) -> Running:
+        """Start `plan` in a fresh sandbox and return once that was seen ready."""
+        self._refuse(plan)
+        interpreter = self._interpreters.get(plan.language)
+        if interpreter is None or self.locate(interpreter.path) is None:
+            raise RuntimeUnavailableError
+        script = interpreters.SCRIPTS[plan.language]
+        return await self._begin(plan, [interpreter.path, script])
+
+    def _refuse(self, plan: SandboxPlan) -> None:
+        for capability in ("mounts", "workspace", "environment", "identity"):
+            if getattr(plan, capability):
+                raise CapabilityUnavailableError(capability)
+        if plan.limits.allow_network:
+            raise CapabilityUnavailableError("network")
+        inside = all(check_input_path(file.path) for file in plan.files)
+        if not inside or not all(check_output_path(path) for path in plan.outputs):
+            raise SandboxStartError("files")
+
+    async def _begin(self, plan: SandboxPlan, argv: list[str]) -> SandboxRun:
+        if self._launcher is None:
+            raise ExecutorUnavailableError("this executor is not open")
+        never_ready = Provenance.never_ready(self.backend)
+        run = SandboxRun(plan, self._launcher, self._observed, never_ready)
+        self._runs.add(run)
+        try:
+            await run.begin(self._message(plan, argv), content_of(plan))
+        except BaseException:
+            self._runs.discard(run)
+            raise
+        run.when_finished(self._runs.discard)
+        return run
+
+    def _message(self, plan: SandboxPlan, argv: list[str]) -> dict[str, Any]:
+        name = plan.job_id.replace("-", "")
+        directory = self.directory(name)
+        limits = plan.limits
+        most = limits.mem_mb * MIB
+        if self.charged():
+            most //= 2
+        return {
+            "job": name,
+            "argv": [part.encode() for part in argv],
+            "environment": interpreters.environment(path=self.path(), home=directory or self.home),
+            "script": interpreters.SCRIPTS[plan.language],
+            "outputs": list(plan.outputs),
+            "directory": directory,
+            "slot": plan.slot,
+            "wall_ms": limits.wall_seconds * 1000,
+            "cpu_seconds": limits.cpu_seconds,
+            "mem_bytes": limits.mem_mb * MIB,
+            "processes": limits.max_pids,
+            "file_bytes": limits.max_file_mb * MIB,
+            "space_bytes": min(max(_SPACE_MIN, 2 * limits.max_file_mb * MIB), most),
+            "inodes": _INODES,
+        }
+
+    def _observed(self, plan: SandboxPlan, controls: tuple[str, ...]) -> Provenance:
+        facts = BACKEND_FACTS[self.backend]
+        enforced = self.enforcement(controls)
+        network = "network-namespace" not in controls
+        interpreter = self._interpreters.get(plan.language)
+        return Provenance(
+            backend=self.backend,
+            isolation_class=facts.isolation_class,
+            bootstrap_ready=True,
+            isolated=facts.isolated,
+            seccomp="seccomp" in controls,
+            network_allowed=network,
+            networking="host" if network else "disabled",
+            private_rootfs=facts.private_rootfs,
+            dedicated_bootstrap=facts.dedicated_bootstrap,
+            controls=controls,
+            limit_enforcement=enforced,
+            effective_limits=EffectiveLimits.observed(plan.limits, enforced, network=network),
+            runtime_version=None if interpreter is None else interpreter.version,
+        )
+
+    async def close(self) -> None:
+        """End every job and the launcher; idempotent."""
+        runs = list(self._runs)
+        for run in runs:
+            run.kill(KillReason.SHUTDOWN)
+        if runs:
+            await asyncio.wait(
+                [asyncio.ensure_future(run.ended()) for run in runs], timeout=_CLOSE_SECONDS
+            )
+        launcher, self._launcher = self._launcher, None
+        if launcher is not None:
+            await launcher.close()

@@ -1,0 +1,211 @@
+"""The server's side of the launcher: starting it, watching it, restarting it when it dies.
+
+The launcher is always started by exec, with an explicit environment and one descriptor, so that
+nothing of the server's memory, secrets or files is ever in it.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio  # noqa: TID251 - watches a socket and a process descriptor on the loop
+import contextlib
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError
+from rookhold_exec.launcher.protocol import (
+    HELLO,
+    KILL,
+    MESSAGE_MAX,
+    READY,
+    START,
+    VERSION,
+    ProtocolError,
+    decode,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_log = logging.getLogger(__name__)
+
+_PROGRAM = str(Path(__file__).with_name("__main__.py"))
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+_SOCKET_FD = 3
+HELLO_SECONDS = 10.0
+_RETURN_SECONDS = 5.0  # how long a start waits for a launcher that is being restarted
+_BACKOFF = (0.0, 0.05, 0.2, 1.0)
+
+
+class LauncherClient:
+    """One launcher at a time, for one executor."""
+
+    def __init__(self, interpreter: Sequence[str], settings: dict[str, Any]) -> None:
+        self._interpreter = tuple(interpreter)
+        self._hello = {"op": HELLO, "version": VERSION, **settings}
+        self._socket: socket.socket | None = None
+        self._pidfd = -1
+        self._up = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._closing = False
+        self._restarting: asyncio.Task[None] | None = None
+        self.pid = -1
+        self.restarts = 0
+
+    async def open(self) -> None:
+        """Start the launcher and wait until it can start jobs."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self.pid = self._spawn(theirs.fileno())
+            except OSError as error:
+                ours.close()
+                raise ExecutorUnavailableError("the launcher could not be started") from error
+        self._pidfd = os.pidfd_open(self.pid)
+        self._gone.clear()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._pidfd, self._exited)
+        ours.setblocking(False)
+        self._socket = ours
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                await loop.sock_sendall(ours, encode(self._hello))
+                answer = decode(await loop.sock_recv(ours, MESSAGE_MAX) or b"n")
+        except (OSError, TimeoutError, ProtocolError) as error:
+            await self._abandon()
+            raise ExecutorUnavailableError("the launcher did not come up") from error
+        except BaseException:
+            await self._abandon()
+            raise
+        if answer is None or answer.get("op") != READY or answer.get("version") != VERSION:
+            await self._abandon()
+            stage = str((answer or {}).get("stage", "start"))
+            number = int((answer or {}).get("errno", 0))
+            raise ExecutorUnavailableError(
+                f"the launcher cannot work on this host ({stage}: {os.strerror(number)})",
+                stage=stage,
+                errno=number,
+            )
+        loop.add_reader(ours.fileno(), self._told)
+        self._up.set()
+
+    def _spawn(self, fd: int) -> int:
+        null = os.devnull
+        return os.posix_spawn(
+            self._interpreter[0],
+            [*self._interpreter, _PROGRAM],
+            _ENVIRONMENT,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, fd, _SOCKET_FD),
+                (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
+            ],
+            setsigmask=[],
+        )
+
+    async def start(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        """Hand one job over, or raise LauncherLostError; the caller closes `fds` either way."""
+        if not self._up.is_set():
+            try:
+                async with asyncio.timeout(_RETURN_SECONDS):
+                    await self._up.wait()
+            except TimeoutError as error:
+                raise LauncherLostError("the launcher is not there") from error
+        data = encode({"op": START, **message})
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        while True:
+            launcher = self._socket
+            if launcher is None:
+                raise LauncherLostError("the launcher is gone")
+            try:
+                launcher.sendmsg([data], rights)
+            except BlockingIOError:
+                await asyncio.sleep(0.001)
+            except OSError as error:
+                raise LauncherLostError("the launcher is gone") from error
+            else:
+                return
+
+    def kill(self, job: str) -> None:
+        """Have the job's supervisor killed from outside; for one that has not ended by itself."""
+        if self._socket is not None:
+            try:
+                self._socket.send(encode({"op": KILL, "job": job}))
+            except OSError:
+                return  # the job dies with its launcher
+
+    def _told(self) -> None:
+        launcher = self._socket
+        if launcher is None:
+            return
+        try:
+            data = launcher.recv(MESSAGE_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._up.clear()
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _exited(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
+        with contextlib.suppress(ChildProcessError):  # somebody else here may reap every child
+            os.waitpid(self.pid, 0)
+        was_up = self._up.is_set()
+        self._disconnect()
+        self._gone.set()
+        if was_up and not self._closing:
+            _log.error("the launcher died; restarting it", extra={"code": "launcher_lost"})
+            self._restarting = loop.create_task(self._restart())
+
+    async def _restart(self) -> None:
+        attempt = 0
+        while not self._closing:
+            await asyncio.sleep(_BACKOFF[min(attempt, len(_BACKOFF) - 1)])
+            attempt += 1
+            try:
+                await self.open()
+            except ExecutorUnavailableError:
+                _log.exception("the launcher did not restart", extra={"code": "launcher_lost"})
+            else:
+                self.restarts += 1
+                return
+
+    async def _abandon(self) -> None:
+        self._disconnect()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Wait until the launcher has gone by itself, its socket closed; else kill it."""
+        if self._pidfd < 0:
+            return
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                await self._gone.wait()
+        except TimeoutError:
+            os.kill(self.pid, 9)
+            await self._gone.wait()
+
+    async def close(self) -> None:
+        """End the launcher, and with it every job that it still holds."""
+        self._closing = True
+        if self._restarting is not None:
+            self._restarting.cancel()
+            await asyncio.gather(self._restarting, return_exceptions=True)
+        self._disconnect()
+        await self._end()

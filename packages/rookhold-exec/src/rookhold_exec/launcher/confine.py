@@ -1,0 +1,140 @@
+"""The second process of a sandbox: it builds the job's view, gives up every power, runs the job.
+
+It is our code until its exec, and it stops before that until the supervisor has seen for itself
+what is in force. The order of the steps matters; each one needs what a later one gives away.
+"""
+
+from __future__ import annotations
+
+import os
+from _socket import MSG_NOSIGNAL, sethostname, socket
+from resource import RUSAGE_SELF, getrusage
+
+from rookhold_exec.launcher import limits as rlimits
+from rookhold_exec.launcher.kernel import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    close_from,
+    drop_bounding_set,
+    drop_capabilities,
+    install_filter,
+    mount,
+    prctl,
+)
+from rookhold_exec.launcher.protocol import receive_frame
+from rookhold_exec.launcher.root import JOB_UID
+from rookhold_exec.launcher.signals import SIG_SETMASK, pthread_sigmask
+from rookhold_exec.launcher.stage import stage
+from rookhold_exec.unshare import CLONE_NEWCGROUP, CLONE_NEWUSER, unshare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from rookhold_exec.launcher.spawn import Job
+
+PREPARED, GO, LOST = b"P", b"G", b"E"  # on the socket between the two processes of a sandbox
+
+
+def run(job: Job, supervisor: socket) -> NoReturn:
+    """Become the job, or tell the supervisor at which stage that failed and exit."""
+    step = "mounts"
+    try:
+        setup = job.setup
+        faults = setup.faults
+        os.setsid()
+        os.umask(0o022)
+        _mounts(job)
+        step = "files"
+        content = receive_frame(job.control)
+        work = os.open("/work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stage(work, job.script, content, job.outputs, job.uid)
+        os.fchdir(work)
+        step = "groups"
+        job.group.join()
+        if "cgroup-namespace" not in faults:
+            unshare(CLONE_NEWCGROUP)
+        step = "identity"
+        if job.uid >= 0:
+            os.setgroups([])
+            os.setresgid(job.uid, job.uid, job.uid)
+            os.setresuid(job.uid, job.uid, job.uid)
+            prctl(PR_SET_DUMPABLE, 1)  # else the maps below belong to root
+        if "user-namespace" not in faults:
+            _user_namespace(max(job.uid, 0))
+        step = "limits"
+        if "rlimits" not in faults:
+            rlimits.apply(job.rlimits)
+        step = "confinement"
+        _give_up_powers(job)
+        step = "start"
+        spent = getrusage(RUSAGE_SELF)
+        used = int((spent.ru_utime + spent.ru_stime) * 1_000_000)
+        supervisor.send(PREPARED + b"%d" % used, MSG_NOSIGNAL)
+        if supervisor.recv(1) != GO:
+            os._exit(125)
+        pthread_sigmask(SIG_SETMASK, ())
+        step = "exec"
+        _exec(job)
+    except BaseException:  # noqa: BLE001 - whatever it was, the job must not run
+        try:
+            supervisor.send(LOST + step.encode(), MSG_NOSIGNAL)
+        finally:
+            os._exit(125)
+
+
+def _mounts(job: Job) -> None:
+    faults = job.setup.faults
+    mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, b"hidepid=2")
+    mount(b"job", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, job.space)
+    for name, mode in (("work", 0o755), ("tmp", 0o1777), ("shm", 0o1777)):
+        path = f"/tmp/{name}"
+        os.mkdir(path)
+        os.chmod(path, mode)
+    if job.uid >= 0:
+        os.chown("/tmp/work", job.uid, job.uid)
+    mount(b"/tmp/work", b"/work", None, MS_BIND, b"")
+    mount(b"/tmp/shm", b"/dev/shm", None, MS_BIND, b"")
+    mount(b"/tmp/tmp", b"/tmp", None, MS_BIND, b"")
+    if "uts-namespace" not in faults:
+        sethostname("sandbox")
+
+
+def _user_namespace(outside: int) -> None:
+    unshare(CLONE_NEWUSER)
+    _put("/proc/self/uid_map", b"%d %d 1" % (JOB_UID, outside))
+    _put("/proc/self/setgroups", b"deny")
+    _put("/proc/self/gid_map", b"%d %d 1" % (JOB_UID, outside))
+
+
+def _put(path: str, text: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    os.write(fd, text)
+    os.close(fd)
+
+
+def _give_up_powers(job: Job) -> None:
+    faults = job.setup.faults
+    program = job.setup.seccomp if "seccomp" not in faults else None
+    unprivileged_filter = "no-new-privileges" not in faults
+    if program is not None and not unprivileged_filter:
+        install_filter(program)  # without no_new_privs only while the capability is still there
+    if "capabilities-dropped" not in faults:
+        drop_bounding_set(job.setup.last_capability)
+        drop_capabilities()
+    if unprivileged_filter:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        if program is not None:
+            install_filter(program)
+
+
+def _exec(job: Job) -> NoReturn:
+    os.dup2(job.stdin, 0)
+    os.dup2(job.stdout, 1)
+    os.dup2(job.stderr, 2)
+    close_from(3, on_exec=True)
+    os.execve(job.argv[0], job.argv, job.environment)

@@ -1,0 +1,91 @@
+"""The processes below a supervisor: reaping them, and ending every one of them."""
+
+from __future__ import annotations
+
+import os
+
+from rookhold_exec.launcher.kernel import child_events
+from rookhold_exec.launcher.signals import SIG_BLOCK, SIGCHLD, SIGKILL, pthread_sigmask
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rookhold_exec.launcher.spawn import Job
+
+
+class Family:
+    """The processes below this one: it reaps them, and can end them all."""
+
+    __slots__ = ("ended", "events", "payload", "payload_cpu_usec", "status")
+
+    def __init__(self) -> None:
+        pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
+        self.events = child_events()
+        self.payload = -1
+        self.status = 0
+        self.payload_cpu_usec = 0
+        self.ended = False
+
+    def reap(self, *, wait: bool = False) -> bool:
+        """Reap who has ended; with `wait`, until somebody does. False when nobody is left."""
+        try:
+            os.read(self.events, 128)
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, 0 if wait else os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.payload:
+                self.ended = True
+                self.status = status
+                self.payload_cpu_usec = int((usage.ru_utime + usage.ru_stime) * 1_000_000)
+            if wait:
+                return True
+
+    def end(self, job: Job) -> None:
+        """Kill everybody and return when the kernel says that nobody is left."""
+        job.group.kill()
+        alone = os.getpid() == 1
+        left = True
+        while left:
+            if alone:
+                try:
+                    os.kill(-1, SIGKILL)
+                except ProcessLookupError:
+                    pass
+            else:
+                kill_descendants()
+            left = self.reap(wait=True)
+
+
+def kill_descendants() -> None:
+    """Kill every process below this one; what they leave comes to this subreaper."""
+    for pid in descendants():
+        try:
+            os.kill(pid, SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def descendants() -> list[int]:
+    """Return the pids below this process, from one reading of /proc."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stat:
+                    text = stat.read()
+            except OSError:
+                continue
+            parent = int(text[text.rindex(b")") + 2 :].split(b" ", 2)[1])
+            children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    ahead = [os.getpid()]
+    while ahead:
+        below = children.get(ahead.pop(), ())
+        found.extend(below)
+        ahead.extend(below)
+    return found

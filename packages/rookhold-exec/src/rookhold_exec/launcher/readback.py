@@ -1,0 +1,107 @@
+"""What is in force on a stopped payload, read from /proc by its supervisor.
+
+Nothing here is configuration: a control is named only if the kernel shows it on the process.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rookhold_exec.launcher.limits import in_force
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rookhold_exec.launcher.spawn import Job
+
+NAMESPACES = {
+    "user": "user-namespace",
+    "pid": "pid-namespace",
+    "mnt": "mount-namespace",
+    "net": "network-namespace",
+    "ipc": "ipc-namespace",
+    "uts": "uts-namespace",
+    "cgroup": "cgroup-namespace",
+}
+_NO_CAPABILITIES = tuple(
+    b"\nCap%b:\t0000000000000000\n" % kind for kind in (b"Inh", b"Prm", b"Eff", b"Bnd", b"Amb")
+)
+_OWN_SPACE = (b"/work", b"/tmp", b"/dev/shm")
+_FORK_NO_EXEC = 0x40  # in the flags of /proc/<pid>/stat until the process has called exec
+
+
+def namespaces(pid: str) -> dict[str, str]:
+    """Return the identity of each namespace of a process."""
+    return {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
+
+
+def controls(pid: int, job: Job) -> list[str]:
+    """Return the sorted names of the controls seen in force on process `pid`."""
+    setup = job.setup
+    seen = [
+        control
+        for name, control in NAMESPACES.items()
+        if os.readlink(f"/proc/{pid}/ns/{name}") not in setup.outer_namespaces[name]
+    ]
+    status = _read(f"/proc/{pid}/status")
+    if all(line in status for line in _NO_CAPABILITIES):
+        seen.append("capabilities-dropped")
+    if b"\nNoNewPrivs:\t1\n" in status:
+        seen.append("no-new-privileges")
+    if b"\nSeccomp:\t2\n" in status:
+        seen.append("seccomp")
+    if in_force(job.rlimits, _read(f"/proc/{pid}/limits")):
+        seen.append("rlimits")
+    seen.extend(job.group.seen(_read(f"/proc/{pid}/cgroup")))
+    seen.extend(_mounts(_read(f"/proc/{pid}/mountinfo"), job.space))
+    seen.sort()
+    return seen
+
+
+def _mounts(text: bytes, space: bytes) -> list[str]:
+    """Judge /proc/<pid>/mountinfo; of several mounts on one place the last one counts."""
+    top: dict[bytes, tuple[bytes, list[bytes], bytes]] = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(b" - ")
+        fields = before.split(b" ")
+        top[fields[4]] = (fields[2], fields[5].split(b","), after.split(b" ", 2)[2])
+    seen = []
+    writable = {place for place, (_, options, _) in top.items() if b"ro" not in options}
+    if b"/" in top and writable <= {*_OWN_SPACE, b"/proc"}:
+        seen.append("read-only-root")
+    if all(place in top for place in _OWN_SPACE):
+        devices = {top[place][0] for place in _OWN_SPACE}
+        limits = set(top[b"/work"][2].split(b","))
+        if len(devices) == 1 and _space(space) <= limits:
+            seen.append("workspace-quota")
+    return seen
+
+
+def _space(options: bytes) -> set[bytes]:
+    """Return the options as the kernel shows them: the size in KiB."""
+    shown = set()
+    for option in options.split(b","):
+        name, _, value = option.partition(b"=")
+        if name == b"size":
+            shown.add(b"size=%dk" % (int(value) // 1024))
+        elif name == b"nr_inodes":
+            shown.add(option)
+    return shown or {b"no limit was asked for"}
+
+
+def has_executed(pid: int) -> bool:
+    """Say whether a process, which may be a zombie by now, got through its exec."""
+    text = _read(f"/proc/{pid}/stat")
+    flags = int(text[text.rindex(b")") + 2 :].split(b" ", 7)[6])
+    return not flags & _FORK_NO_EXEC
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = part = os.read(fd, 65536)
+        while part:  # /proc gives a page at a time
+            part = os.read(fd, 65536)
+            data += part
+        return data
+    finally:
+        os.close(fd)

@@ -1,0 +1,157 @@
+"""The launcher's own state: what it was told once, and what it opened for good."""
+
+from __future__ import annotations
+
+import os
+
+from rookhold_exec.launcher import readback, root
+from rookhold_exec.launcher.groups import Groups, own_name
+from rookhold_exec.launcher.kernel import close_from, drop_bounding_set, reset_signal
+from rookhold_exec.launcher.signals import (
+    SIG_BLOCK,
+    SIG_DFL,
+    SIGCHLD,
+    SIGHUP,
+    SIGINT,
+    SIGPIPE,
+    SIGTERM,
+    SIGXFSZ,
+    pthread_sigmask,
+    signal,
+)
+from rookhold_exec.launcher.spawn import namespace_flags, raise_descriptor
+from rookhold_exec.unshare import CLONE_NEWNS, CLONE_NEWUSER, unshare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from rookhold_exec.launcher.group import JobGroup
+
+OFF, NAMESPACES = "off", "namespaces"
+
+
+class NoGroup:
+    """Stands where a job has no cgroup of its own."""
+
+    controls: tuple[str, ...] = ()
+    born_in = -1
+    fds: tuple[int, ...] = ()
+
+    def join(self) -> None:
+        """Join nothing."""
+
+    def kill(self) -> None:
+        """Kill nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def remove(self) -> bool:
+        return True
+
+    def seen(self, proc_cgroup: bytes) -> tuple[str, ...]:
+        return ()
+
+    def cpu_usec(self) -> int:
+        return -1
+
+    def memory_now(self) -> int:
+        return -1
+
+    def memory_peak(self) -> int:
+        return -1
+
+    def oom_kills(self) -> int:
+        return 0
+
+
+class Setup:
+    """One per launcher; its descriptors are high, except the lifeline and the null device."""
+
+    __slots__ = (
+        "faults",
+        "flags",
+        "groups",
+        "last_capability",
+        "lifeline",
+        "lifeline_held",
+        "mode",
+        "null",
+        "outer_namespaces",
+        "seccomp",
+        "switches_uid",
+        "uid_base",
+    )
+
+    def __init__(self, message: dict[str, Any]) -> None:
+        self.mode: str = message["mode"]
+        self.faults: frozenset[str] = frozenset(message["faults"])
+        self.seccomp: bytes | None = message["seccomp"]
+        self.uid_base: int = message["uid_base"]
+        self.flags = namespace_flags(self.faults)
+        self.groups: Groups | None = None
+        if message["places"]:
+            places = [tuple(place) for place in message["places"]]
+            self.groups = Groups(places, own_name())
+            self.groups.sweep()
+        self.lifeline, held = os.pipe()
+        self.lifeline_held = raise_descriptor(held)
+        os.close(held)
+        self.last_capability = _last_capability()
+        outer = readback.namespaces("self")
+        self.outer_namespaces = {name: {identity} for name, identity in outer.items()}
+        privileged = os.geteuid() == 0
+        self.switches_uid = privileged and self.mode == NAMESPACES
+        if self.mode == NAMESPACES:
+            self._isolate(privileged=privileged)
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+
+    def _isolate(self, *, privileged: bool) -> None:
+        if privileged:
+            unshare(CLONE_NEWNS)
+        else:
+            uid, gid = os.geteuid(), os.getegid()
+            unshare(CLONE_NEWUSER | CLONE_NEWNS)
+            _map_to_root(uid, gid)
+        for name, identity in readback.namespaces("self").items():
+            self.outer_namespaces[name].add(identity)
+        root.enter(privileged=privileged, read_only="read-only-root" not in self.faults)
+        if "capabilities-dropped" not in self.faults:
+            drop_bounding_set(self.last_capability)
+
+    def group_for(self, job: str, *, mem_bytes: int, pids: int, uid: int) -> JobGroup | NoGroup:
+        if self.groups is None:
+            return NoGroup()
+        without = frozenset(name for name in self.faults if name.startswith("cgroup-"))
+        return self.groups.create(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
+
+
+def detach() -> None:
+    """Leave the server's session, signals and descriptors; 3 is the socket to it."""
+    os.setsid()
+    close_from(4)
+    for number in (SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ):
+        signal(number, SIG_DFL)
+    for number in (32, 33):
+        reset_signal(number)  # posix_spawn leaves the C library's two ignored, for jobs to inherit
+    pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
+
+
+def _map_to_root(uid: int, gid: int) -> None:
+    for name, text in (
+        ("uid_map", b"0 %d 1" % uid),
+        ("setgroups", b"deny"),
+        ("gid_map", b"0 %d 1" % gid),
+    ):
+        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, text)
+        os.close(fd)
+
+
+def _last_capability() -> int:
+    try:
+        with open("/proc/sys/kernel/cap_last_cap", "rb") as text:
+            return int(text.read())
+    except OSError:
+        return 63

@@ -1,0 +1,125 @@
+"""One job's start: its descriptors, its groups, and the clone that becomes its supervisor."""
+
+from __future__ import annotations
+
+import os
+
+from rookhold_exec.launcher import limits as rlimits
+from rookhold_exec.unshare import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUTS,
+    clone,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+    from rookhold_exec.launcher.setup import Setup
+
+HIGH = 512  # the launcher's own descriptors are from here up; a child closes them all at once
+
+_NEW = {
+    "pid-namespace": CLONE_NEWPID,
+    "mount-namespace": CLONE_NEWNS,
+    "network-namespace": CLONE_NEWNET,
+    "ipc-namespace": CLONE_NEWIPC,
+    "uts-namespace": CLONE_NEWUTS,
+}
+
+
+class Job:
+    """All that a supervisor needs to know; it inherits this through the clone."""
+
+    __slots__ = (
+        "argv",
+        "control",
+        "cpu_usec",
+        "directory",
+        "environment",
+        "group",
+        "name",
+        "outputs",
+        "pid",
+        "pidfd",
+        "rlimits",
+        "script",
+        "setup",
+        "space",
+        "stderr",
+        "stdin",
+        "stdout",
+        "uid",
+        "wall_ms",
+    )
+
+    def __init__(
+        self, setup: Setup, message: dict[str, Any], control: socket, fds: list[int]
+    ) -> None:
+        self.setup = setup
+        self.name: str = message["job"]
+        self.argv: list[bytes] = message["argv"]
+        self.environment: dict[bytes, bytes] = message["environment"]
+        self.script: str = message["script"]
+        self.outputs: list[str] = message["outputs"]
+        self.directory: str = message["directory"]
+        self.wall_ms: int = message["wall_ms"]
+        self.cpu_usec: int = message["cpu_seconds"] * 1_000_000
+        self.uid: int = setup.uid_base + message["slot"] if setup.switches_uid else -1
+        self.rlimits = rlimits.wanted(
+            cpu_seconds=message["cpu_seconds"],
+            file_bytes=message["file_bytes"],
+            processes=message["processes"],
+        )
+        self.space = b"mode=0755"
+        if "workspace-quota" not in setup.faults:
+            self.space += b",size=%d,nr_inodes=%d" % (message["space_bytes"], message["inodes"])
+        self.control = control
+        self.stdout, self.stderr = fds[0], fds[1]
+        self.stdin = fds[2] if len(fds) > 2 else setup.null
+        self.group = setup.group_for(
+            self.name,
+            mem_bytes=message["mem_bytes"],
+            pids=message["processes"],
+            uid=self.uid,
+        )
+        self.pid = self.pidfd = -1
+
+    def kept(self) -> list[int]:
+        return [self.control.fileno(), self.stdout, self.stderr, self.stdin, *self.group.fds]
+
+
+def namespace_flags(faults: frozenset[str]) -> int:
+    flags = 0
+    for control, flag in _NEW.items():
+        if control not in faults:
+            flags |= flag
+    return flags
+
+
+def start(job: Job, flags: int, supervise: Callable[[Job], NoReturn]) -> None:
+    """Clone the job's supervisor; on return, in the launcher, `job.pid` and `job.pidfd` are set."""
+    pid = clone(flags)
+    if pid == 0:
+        try:
+            supervise(job)
+        finally:
+            os._exit(124)
+    job.pid = pid
+    low = os.pidfd_open(pid)
+    try:
+        job.pidfd = raise_descriptor(low)
+    finally:
+        os.close(low)
+
+
+def raise_descriptor(fd: int) -> int:
+    """Return a copy of `fd` among the launcher's own."""
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+    return fcntl(fd, F_DUPFD_CLOEXEC, HIGH)

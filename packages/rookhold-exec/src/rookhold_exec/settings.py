@@ -1,0 +1,33 @@
+"""What an executor needs to be told; it reads no environment of its own."""
+
+from __future__ import annotations
+
+import sys
+
+from msgspec import Struct
+
+SLOT_UID_BASE = 210_000
+
+
+class ExecSettings(Struct, frozen=True, kw_only=True):
+    """One value for all backends; each takes what concerns it.
+
+    `path` is the server's own PATH, which only `off` uses. `launcher` is the interpreter of the
+    launcher with its options. `faults` names controls that are left out on purpose, so that tests
+    can see a receipt that lacks them; nothing but a test ever sets it.
+    """
+
+    workers: int = 2
+    uid_base: int = SLOT_UID_BASE
+    seccomp: bool = True
+    python: str = "python3"
+    node: str = "node"
+    bash: str = "bash"
+    jobs_root: str | None = None
+    path: str = ""
+    launcher: tuple[str, ...] = (sys.executable, "-I", "-S")
+    faults: frozenset[str] = frozenset()
+
+    def interpreters(self) -> dict[str, str]:
+        """Return the configured interpreter of each language."""
+        return {"python": self.python, "node": self.node, "bash": self.bash}
