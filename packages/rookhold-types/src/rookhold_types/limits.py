@@ -124,8 +124,8 @@ class EffectiveLimits(View, frozen=True, kw_only=True):
 
 
 def memory_charge_mb(mem_mb: int, ceiling: int = MEM_MB_CEILING_DEFAULT) -> int:
-    """Return the memory a job is admitted with: never zero, never over the server's ceiling."""
-    return max(1, min(LIMIT_BOUNDS["mem_mb"].clamp(mem_mb), ceiling))
+    """Return the memory a job is admitted with, at most the server's ceiling (16 to 4096)."""
+    return LIMIT_BOUNDS["mem_mb"].clamp(min(mem_mb, ceiling))
 
 
 def clamp(limits: Limits, mem_ceiling_mb: int = MEM_MB_CEILING_DEFAULT) -> Limits:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from rookhold_types.errors import InvalidJsonError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 DEPTH_MAX: Final = 127  # arrays and objects inside each other; the attestation reader has the same
 
@@ -27,7 +27,7 @@ class View(Struct, frozen=True, kw_only=True):
     """Base of every response type: a reader keeps working when a newer server adds members."""
 
 
-def decode_strict(data: bytes, type_: type[T]) -> T:
+def decode_strict(data: bytes, type_: type[_T]) -> _T:
     """Decode one JSON document, refusing whatever two readers could understand differently.
 
     Unknown members (where the type is closed), repeated members at any depth, lone surrogate
@@ -44,7 +44,7 @@ def decode_strict(data: bytes, type_: type[T]) -> T:
     except RecursionError:
         raise _too_deep() from None
     _refuse_what_msgspec_lets_pass(data)
-    return cast("T", value)
+    return cast("_T", value)
 
 
 def encode(view: Struct) -> bytes:
