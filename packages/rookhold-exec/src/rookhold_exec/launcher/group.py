@@ -164,7 +164,7 @@ class JobGroup:
         self._made.append((parent, path))
 
     def _add(self, control: str, controller: str, tail: str) -> None:
-        self.controls = (*self.controls, control)
+        self.controls = tuple(sorted((*self.controls, control)))
         self._tails[control] = (controller.encode(), tail.encode())
 
     def _set_limit(self, control: str, at: int, name: str) -> None:

@@ -58,10 +58,10 @@ class Groups:
     def sweep(self) -> int:
         """Remove what dead predecessors left, killing what still runs in it; return how many."""
         removed = 0
-        for _, version, above, _ in self._parents:
-            for name in os.listdir(above):  # noqa: PTH208 - a descriptor
+        for _, _, above, _ in self._parents:
+            for name in os.listdir(above):
                 if name.startswith(_PREFIX) and name != self.name and not _lives(name):
-                    removed += _clear(above, name, version)
+                    removed += _clear(above, name)
         return removed
 
     def create(
@@ -92,10 +92,10 @@ class Groups:
         return group
 
     def close(self) -> None:
-        """Remove the launcher's own groups, if they are empty, and forget them."""
+        """Kill what is left in the launcher's own groups, remove them and forget them."""
         for _, _, above, own in self._parents:
-            remove_directory(above, self.name)
             os.close(own)
+            _clear(above, self.name)
             os.close(above)
         self._parents = []
 
@@ -109,7 +109,7 @@ def own_name() -> str:
 def _start_time(pid: int) -> str:
     """Return when a process started, in clock ticks after boot, or "" if there is none."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib costs memory here
+        with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return ""
@@ -141,13 +141,13 @@ def _enable(directory: int) -> set[str]:
     return controls
 
 
-def _clear(above: int, name: str, version: int) -> int:
+def _clear(above: int, name: str) -> int:
     """Kill and remove one group with all below it; 1 if it is gone."""
     own = os.open(name, _DIRECTORY | os.O_CLOEXEC, dir_fd=above)
     try:
-        paths = [path for path in _below(own) if path != "."]
+        paths = _below(own)
         end = monotonic() + _SWEEP_SECONDS
-        while _occupied(own, [*paths, "."], version) and monotonic() < end:
+        while _occupied(own, [*paths, "."]) and monotonic() < end:
             sleep(0.005)
         for path in paths:
             remove_directory(own, path)
@@ -165,7 +165,7 @@ def _below(directory: int) -> list[str]:
     return found
 
 
-def _occupied(directory: int, paths: list[str], version: int) -> bool:
+def _occupied(directory: int, paths: list[str]) -> bool:
     """Kill what is in these groups; False once there is nothing."""
     occupied = False
     for path in paths:
