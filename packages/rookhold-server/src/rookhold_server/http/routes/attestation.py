@@ -8,6 +8,7 @@ from rookhold_server.http.large import Large, respond_large
 from rookhold_server.http.query import Query
 from rookhold_server.http.routes.waiting import wait_for
 from rookhold_server.jobs.refusal import Refusal
+from rookhold_types.states import TERMINAL
 from rookhold_types.wire import encode
 
 if TYPE_CHECKING:
@@ -63,12 +64,9 @@ async def _download(
     )
     engine, tenant = services.engine, call.principal.tenant
     job_id = call.path_parameter("job_id")
-    if await engine.summary(tenant, job_id) is None:
+    job = await engine.summary(tenant, job_id)
+    if job is None:
         raise Refusal("job_not_found")
-    if seconds and services.public_key is not None:
-        await wait_for(
-            call, services, lambda: engine.wait_attestation(tenant, job_id, float(seconds))
-        )
 
     async def read() -> Large:
         try:
@@ -78,4 +76,15 @@ async def _download(
                 raise Refusal(unavailable) from None
             raise
 
-    await respond_large(call, services, read)
+    try:
+        await respond_large(call, services, read)
+    except Refusal as refusal:
+        undecided = refusal.code == "attestation_pending" or (
+            refusal.code == unavailable and job.status not in TERMINAL
+        )
+        if not undecided or not seconds or services.public_key is None:
+            raise
+        await wait_for(
+            call, services, lambda: engine.wait_attestation(tenant, job_id, float(seconds))
+        )
+        await respond_large(call, services, read)

@@ -12,6 +12,7 @@ from rookhold_server.http.query import Query
 from rookhold_server.jobs.refusal import Refusal
 from rookhold_types.ids import valid_idempotency_key
 from rookhold_types.jobs import JobSpec, fingerprint
+from rookhold_types.runtimes import LANGUAGES
 from rookhold_types.states import JobStatus
 from rookhold_types.views import SubmitResponse
 from rookhold_types.wire import decode_strict, encode
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from rookhold_server.http.call import Call
     from rookhold_server.http.services import Services
 
-_LANGUAGES: Final = frozenset({"python", "node", "bash"})
 _STATUSES: Final = frozenset(JobStatus)
 _CURSOR: Final = re.compile(r"([0-9]{1,19}):(.{1,128})", re.ASCII | re.DOTALL)
 
@@ -59,7 +59,7 @@ async def list_jobs(call: Call, services: Services) -> None:
     if status is not None and status not in _STATUSES:
         raise Refusal("invalid_status")
     language = query.text("language", refusal="unsupported_language")
-    if language is not None and language not in _LANGUAGES:
+    if language is not None and language not in LANGUAGES:
         raise Refusal("unsupported_language")
     page = await services.engine.list_jobs(
         call.principal.tenant, limit=limit, cursor=cursor, status=status, language=language

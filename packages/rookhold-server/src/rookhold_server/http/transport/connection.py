@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import termios
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 from hypercorn.asyncio.task_group import TaskGroup
@@ -29,6 +32,7 @@ class Connection(TCPServer):
     def __init__(self, *arguments: Any, limits: TransportLimits) -> None:
         super().__init__(*arguments)
         self._limits = limits
+        self._socket = self.writer.get_extra_info("socket")
         self._opened = self._progress_at = self.loop.time()
         self._head_since: float | None = self._opened  # None while a request is being answered
         self._written = 0
@@ -43,7 +47,6 @@ class Connection(TCPServer):
 
     async def run(self) -> None:
         try:
-            socket = self.writer.get_extra_info("socket")
             async with TaskGroup(self.loop) as task_group:
                 self.protocol = Http1(  # type: ignore[assignment]  # the wrapper only chooses one
                     self.app,
@@ -52,8 +55,8 @@ class Connection(TCPServer):
                     task_group,
                     ConnectionState(self.state),
                     False,
-                    parse_socket_addr(socket.family, socket.getpeername()),
-                    parse_socket_addr(socket.family, socket.getsockname()),
+                    parse_socket_addr(self._socket.family, self._socket.getpeername()),
+                    parse_socket_addr(self._socket.family, self._socket.getsockname()),
                     self.protocol_send,
                 )
                 self.protocol.retiring = self._is_retiring  # type: ignore[attr-defined]
@@ -113,15 +116,24 @@ class Connection(TCPServer):
         """Enforce the three deadlines; called every tick."""
         limits = self._limits
         buffered = self.writer.transport.get_write_buffer_size()
-        accepted = self._written - buffered
-        if not buffered or accepted != self._accepted:
-            self._accepted, self._progress_at = accepted, now
+        if not buffered or (accepted := self._accepted_by_peer(buffered)) != self._accepted:
+            self._progress_at = now
+            self._accepted = accepted if buffered else self._written
         if (
             now - self._opened >= limits.lifetime_seconds
             or now - self._progress_at >= limits.write_seconds
             or (self._head_since is not None and now - self._head_since >= limits.head_seconds)
         ):
             self.abort()
+
+    def _accepted_by_peer(self, buffered: int) -> int:
+        """Bytes acknowledged. The kernel calls us only after a good part of its buffer drained, so
+        that a slow reader would look stuck to whoever counts what the kernel takes.
+        """
+        waiting = array("i", [0])
+        with contextlib.suppress(OSError, ValueError):
+            fcntl.ioctl(self._socket, termios.TIOCOUTQ, waiting)
+        return self._written - buffered - waiting[0]
 
     def abort(self) -> None:
         """Close at once, whatever is buffered; the reader and the writer both notice."""
