@@ -17,8 +17,7 @@ setup:  ## install what is missing; leaves every command in .venv/bin
 	@$(PYTHON) tools/setup.py
 
 lock:  ## resolve again: requirements.lock and uv.lock, for every supported Python
-	@$(PYTHON) tools/setup.py --for check
-	@$(BIN)/python tools/lock.py
+	@$(PYTHON) tools/lock.py
 
 fmt:  ## format and fix what a tool can fix
 	@$(BIN)/ruff format .

@@ -79,7 +79,7 @@ def resolve(requirements: list[str], target: Path) -> None:
     target.write_text("\n".join(kept) + "\n", "utf-8")
 
 
-def fill_for_every_python() -> None:
+def fill_for_every_python(pip: list[str | Path]) -> None:
     for version in PYTHONS:
         blocks = [
             block
@@ -88,7 +88,7 @@ def fill_for_every_python() -> None:
         ]
         platforms = [word for name in PLATFORMS for word in ("--platform", f"{name}_x86_64")]
         workspace._pip_with(
-            [sys.executable, "-m", "pip", "--disable-pip-version-check"],
+            pip,
             [
                 "download",
                 "--quiet",
@@ -106,11 +106,15 @@ def fill_for_every_python() -> None:
 
 
 def main() -> None:
+    workspace.make_venv()
+    pip = [workspace.VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    if not UV.exists():
+        workspace.run(*pip, "install", "--quiet", "uv", "setuptools", quiet=True)
     resolve(third_party(), workspace.LOCK)
-    for old in workspace.WHEELHOUSE.iterdir():
+    for old in workspace.WHEELHOUSE.glob("*"):
         old.unlink()
-    workspace.fill_wheelhouse([sys.executable, "-m", "pip", "--disable-pip-version-check"])
-    fill_for_every_python()
+    workspace.fill_wheelhouse(pip)
+    fill_for_every_python(pip)
     (ROOT / "uv.lock").unlink(missing_ok=True)
     subprocess.run([UV, "lock", "--offline"], cwd=ROOT, check=True)
     for path in (ROOT / "uv.lock", workspace.LOCK):
