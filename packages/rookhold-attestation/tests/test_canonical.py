@@ -95,8 +95,18 @@ def test_a_deep_value_is_written_without_recursion() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["\ud800", {"\udfff": 1}, {1: 2}, {"a": 1, 2: 3}, float("nan"), float("inf"), 10**400]
-    + [b"bytes", {1, 2}, [object()]],
+    [
+        "\ud800",
+        {"\udfff": 1},
+        {1: 2},
+        {"a": 1, 2: 3},
+        float("nan"),
+        float("inf"),
+        10**400,
+        b"bytes",
+        {1, 2},
+        [object()],
+    ],
 )
 def test_what_json_lacks_is_refused(value: object) -> None:
     with pytest.raises(JsonEncodingError):

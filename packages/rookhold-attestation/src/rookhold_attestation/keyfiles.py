@@ -38,7 +38,7 @@ def read_key_text(path: str | Path, kind: Kind) -> str:
     place = _safe_place(Path(path), kind)
     try:
         descriptor = os.open(place, os.O_RDONLY | _NO_FOLLOW | _NO_BLOCK)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         raise UnsafeKeyFileTypeError(kind=kind) if place.is_symlink() else _io(kind, exc) from None
     try:
         _check_file(os.fstat(descriptor), kind)
@@ -59,7 +59,7 @@ def write_new_key_file(path: str | Path, kind: Kind, text: str) -> None:
         descriptor = os.open(place, flags, _MODE[kind])
     except FileExistsError:
         raise KeyFileAlreadyExistsError from None
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         raise _io(kind, exc) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
