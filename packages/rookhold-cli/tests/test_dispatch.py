@@ -1,0 +1,140 @@
+"""The command line itself, through real processes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rookhold_cli import __version__
+from rookhold_cli.main import VERBS
+
+if TYPE_CHECKING:
+    from conftest import Rookhold
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["run"],
+        ["run", "python"],
+        ["run", "python", "a.py", "-c", "print(1)"],
+        ["run", "python", "-c", "1", "--wall", "soon"],
+        ["run", "python", "-c", "1", "--min-isolation", "steel"],
+        ["run", "python", "-c", "1", "--detach"],
+        ["run", "python", "-c", "1", "--no-evidence", "--evidence", "x"],
+        ["verify"],
+        ["verify", "a", "b"],
+        ["show"],
+        ["jobs", "--status", "asleep"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_64_and_a_reason(rookhold: Rookhold, arguments: list[str]) -> None:
+    ended = rookhold(*arguments)
+    assert ended.returncode == 64
+    assert ended.stdout == b""
+    assert b"rookhold: " in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["ROOKHOLD_BASE_URL", "ROOKHOLD_API_KEY"])
+def test_half_a_gateway_is_wrong_usage(rookhold: Rookhold, name: str) -> None:
+    ended = rookhold("run", "python", "-c", "print(1)", **{name: "http://127.0.0.1:1"})
+    assert ended.returncode == 64
+
+
+@pytest.mark.parametrize("verb", [*VERBS, ""])
+def test_every_verb_explains_itself(rookhold: Rookhold, verb: str) -> None:
+    ended = rookhold(*([verb] if verb else []), "--help")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"Usage: rookhold" in ended.stdout
+
+
+@pytest.mark.parametrize("verb", ["run", "jobs", "show", "result", "cancel"])
+def test_a_gateway_that_is_not_there_ends_with_69(rookhold: Rookhold, verb: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    arguments = {"run": ["python", "-c", "print(1)"], "jobs": []}.get(verb, ["some-id"])
+    gateway = {"ROOKHOLD_BASE_URL": f"http://127.0.0.1:{port}", "ROOKHOLD_API_KEY": "key"}
+    ended = rookhold(verb, *arguments, **gateway)
+    assert ended.returncode == 69
+    assert ended.stdout == b""
+
+
+def test_production_never_gets_a_temporary_gateway(rookhold: Rookhold) -> None:
+    for verb in (["run", "python", "-c", "print(1)"], ["dev"]):
+        assert rookhold(*verb, ROOKHOLD_ENV="production").returncode == 64
+
+
+def test_the_version_is_told_without_loading_anything(rookhold: Rookhold) -> None:
+    ended = rookhold("--version")
+    assert ended.stdout.decode() == f"rookhold {__version__}\n"
+    program = (
+        "import sys\nfrom rookhold_cli.main import main\nmain(['--version'])\n"
+        "assert not {'click', 'rich', 'http.client', 'rookhold'} & sys.modules.keys()"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, timeout=60, stdout=subprocess.DEVNULL
+    )
+
+
+def test_all_versions_are_listed(rookhold: Rookhold) -> None:
+    wheels = json.loads(rookhold("version", "--json").stdout)["wheels"]
+    assert wheels["rookhold-cli"] == __version__
+    assert {"rookhold-sdk", "rookhold-server", "rookhold-attestation"} <= wheels.keys()
+    assert b"rookhold-cli" in rookhold("version").stdout
+
+
+def test_the_version_is_the_wheels() -> None:
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8")
+    assert tomllib.loads(text)["project"]["version"] == __version__
+
+
+@pytest.mark.parametrize(
+    ("verb", "missing", "extra"),
+    [
+        ("serve", "rookhold_server", "[server]"),
+        ("dev", "rookhold_server", "[server]"),
+        ("run", "rookhold_server", "[server]"),
+        ("quickstart", "rookhold_server", "[server]"),
+        ("verify", "rookhold_attestation", "[verify]"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_line(
+    environment: dict[str, str], tmp_path: Path, verb: str, missing: str, extra: str
+) -> None:
+    arguments = {"run": ["python", "-c", "print(1)"], "verify": [str(tmp_path)]}.get(verb, [])
+    for name in ("envelope.json", "result.json", "public-key.pem"):
+        (tmp_path / name).touch()
+    program = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] == {missing!r}:\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "import importlib.util as u\n"
+        "real = u.find_spec\n"
+        f"u.find_spec = lambda name, *a: None if name == {missing!r} else real(name, *a)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "from rookhold_cli.main import main\n"
+        f"sys.exit(main({[verb, *arguments]!r}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        cwd=environment["HOME"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 64
+    told = ended.stderr.decode().splitlines()
+    assert f"pip install 'rookhold-cli{extra}'" in told[-1]
