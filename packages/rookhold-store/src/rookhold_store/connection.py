@@ -29,6 +29,7 @@ PRAGMA secure_delete = FAST;
 PRAGMA recursive_triggers = ON;
 PRAGMA trusted_schema = OFF;
 PRAGMA cell_size_check = ON;
+PRAGMA temp_store = MEMORY;
 PRAGMA journal_size_limit = {WAL_BYTES_KEPT};
 """
 _READER_PRAGMAS: Final = """
