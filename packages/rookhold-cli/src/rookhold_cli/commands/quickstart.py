@@ -157,7 +157,7 @@ class _Tour:
         self.tell.chapter("How strong was the sandbox, and why")
         name = plain_words.BACKENDS.get(backend, backend)
         self.tell.para(
-            f"The jobs ran in {name} ({backend}), the strongest that this computer offers."
+            f"The jobs ran in {name} ({backend}), the strongest to be had on this computer."
             if backend != "off"
             else "This computer offers no sandbox, so the jobs ran in none (off)."
         )
@@ -174,8 +174,11 @@ class _Tour:
         self.tell.para(
             plain_words.strength(backend, str(receipt.get("isolation_class"))), style="yellow"
         )
-        for reason in _why_not_stronger():
-            self.tell.para(reason)
+        missing = _not_to_be_had()
+        if missing:
+            self.tell.para(f"What this computer does not offer: {'; '.join(missing)}.")
+        if backend == "namespaces-dev":
+            self.tell.para("It is the strongest that this version of Rookhold has.")
 
     def _keep_evidence(self, proof: JobDetail) -> None:
         self.tell.chapter("Proof that anybody can check, without this gateway")
@@ -269,10 +272,10 @@ def _verifier() -> list[str]:
     )
 
 
-def _why_not_stronger() -> list[str]:
+def _not_to_be_had() -> list[str]:
+    """Say what a stronger sandbox would need and this computer lacks, as far as one can tell."""
     host = load("rookhold_cli.host", what="looking at this computer", extra="server")
-    found: list[str] = host.why_not_stronger(os.environ)
-    return found
+    return [f"{fact.control} ({fact.why})" for fact in host.facts() if not fact.available]
 
 
 def _next_steps(tell: Teller, folder: Path) -> None:

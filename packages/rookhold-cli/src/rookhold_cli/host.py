@@ -1,0 +1,87 @@
+"""What this computer can enforce: asked of its kernel, and tried with a real sandbox."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .extras import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WHAT = "looking at this computer"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that a sandbox may be made of, and why it is not to be had if it is not."""
+
+    control: str
+    available: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What was found. `posture` was tried with every interpreter, `failure` says why it was not."""
+
+    facts: tuple[Fact, ...]
+    asked_for: str
+    posture: Any | None
+    failure: str | None
+
+    @property
+    def sandboxed(self) -> bool:
+        return self.posture is not None and self.posture.backend != "off"
+
+
+def facts() -> tuple[Fact, ...]:
+    """Ask the kernel; starts short processes, but no job."""
+    probe = load("rookhold_exec.probe", what=_WHAT, extra="server")
+    return tuple(Fact(fact.control, fact.available, fact.why or "") for fact in probe.host().facts)
+
+
+def look(environ: Mapping[str, str]) -> Host:
+    """Choose the backend as a gateway with these variables would, and start every interpreter."""
+    asked_for = environ.get("ROOKHOLD_SANDBOX") or "auto"
+    found = facts()
+    errors = load("rookhold_types.errors", what=_WHAT, extra="server")
+    jobs_root = Path(tempfile.mkdtemp(prefix="rookhold-check-"))
+    try:
+        posture = _try(environ, asked_for, jobs_root)
+    except errors.RookholdError as exc:
+        return Host(facts=found, asked_for=asked_for, posture=None, failure=f"{exc} ({exc.code})")
+    finally:
+        shutil.rmtree(jobs_root, ignore_errors=True)
+    return Host(facts=found, asked_for=asked_for, posture=posture, failure=None)
+
+
+def _try(environ: Mapping[str, str], asked_for: str, jobs_root: Path) -> Any:
+    anyio = load("anyio", what=_WHAT, extra="server")
+    select = load("rookhold_exec.select", what=_WHAT, extra="server")
+    settings = load("rookhold_exec.settings", what=_WHAT, extra="server")
+    named = {
+        language: environ[name]
+        for language in ("python", "node", "bash")
+        if environ.get(name := f"ROOKHOLD_{language.upper()}")
+    }
+    # What it logs about missing interpreters, the report says better.
+    logging.getLogger("rookhold_exec").setLevel(logging.CRITICAL)
+    executor = select.choose_backend(
+        asked_for,
+        settings.ExecSettings(jobs_root=str(jobs_root), path=environ.get("PATH", ""), **named),
+    )
+
+    async def open_and_close() -> Any:
+        await executor.open()
+        try:
+            return executor.posture
+        finally:
+            await executor.close()
+
+    return anyio.run(open_and_close)
