@@ -235,9 +235,9 @@ def test_a_failed_creation_leaves_nothing(groups: Groups) -> None:
     assert open_descriptors() == before
 
 
-def test_descriptors_stay_clear_of_the_jobs_numbers_and_close_on_exec(groups: Groups) -> None:
-    job = groups.create("high", mem_bytes=64 * MIB, pids=16)
-    assert min(job.fds) >= 512
+def test_a_supervisor_inherits_its_jobs_descriptors_and_an_exec_closes_them(groups: Groups) -> None:
+    job = groups.create("low", mem_bytes=64 * MIB, pids=16)
+    assert max(job.fds) < 512 <= min(own for *_, own in groups._parents)
     assert not any(map(os.get_inheritable, job.fds))
     assert job.remove()
     job.close()

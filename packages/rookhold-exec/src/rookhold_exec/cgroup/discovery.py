@@ -92,9 +92,9 @@ def find(mountinfo: str | None = None, proc_cgroup: str | None = None) -> list[F
     return [*(_find_v1(each, mounted, paths) for each in V1_CONTROLLERS), _find_v2(mounted, paths)]
 
 
-def places() -> list[Place]:
+def places(findings: list[Finding] | None = None) -> list[Place]:
     """Return where a launcher may make its groups; version 2 only if it adds what 1 lacks."""
-    *first, unified = find()
+    *first, unified = find() if findings is None else findings
     chosen = [each.place for each in first if each.place is not None]
     have = {place[0] for place in chosen}
     adds = unified.controls - have or "cpuacct" not in have

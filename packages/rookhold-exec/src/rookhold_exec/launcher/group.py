@@ -10,21 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
-from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 MEMORY, CPU, PIDS = "cgroup-memory", "cgroup-cpu", "cgroup-pids"
 _CONTROL = {"memory": MEMORY, "cpuacct": CPU, "pids": PIDS}
-_ABOVE = 512  # lower numbers are given to jobs
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def open_high(path: str, flags: int, at: int | None = None) -> int:
-    """Open `path`, below the directory `at` if given, above the numbers that jobs are given."""
-    low = os.open(path, flags | os.O_CLOEXEC, dir_fd=at)
-    try:
-        return fcntl(low, F_DUPFD_CLOEXEC, _ABOVE)
-    finally:
-        os.close(low)
 
 
 def write_at(at: int, name: str, text: str) -> None:
@@ -149,7 +138,7 @@ class JobGroup:
         self.fds = ()
 
     def _open(self, at: int, name: str, flags: int = os.O_RDONLY) -> int:
-        fd = open_high(name, flags, at)
+        fd = os.open(name, flags | os.O_CLOEXEC, dir_fd=at)
         self.fds += (fd,)
         return fd
 
@@ -174,7 +163,7 @@ class JobGroup:
     def add_v1(self, controller: str, parent: int, tail: str) -> None:
         """Make the group in one version 1 hierarchy."""
         self._make(parent, self.name)
-        at = open_high(self.name, _DIRECTORY, parent)
+        at = os.open(self.name, _DIRECTORY, dir_fd=parent)
         try:
             self._join.append(self._open(at, "tasks", os.O_WRONLY))
             if controller == "memory":
@@ -196,7 +185,7 @@ class JobGroup:
     def add_v2(self, parent: int, tail: str, controls: frozenset[str], uid: int) -> None:
         """Make `init` and `payload` in the unified hierarchy, for what no other hierarchy does."""
         self._make(parent, self.name)
-        at = open_high(self.name, _DIRECTORY, parent)
+        at = os.open(self.name, _DIRECTORY, dir_fd=parent)
         try:
             for control in sorted(controls - {CPU}):
                 write_at(at, "cgroup.subtree_control", f"+{control.removeprefix('cgroup-')}")

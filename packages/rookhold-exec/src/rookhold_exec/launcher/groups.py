@@ -7,6 +7,7 @@ host's file system; afterwards everything is relative to descriptors.
 from __future__ import annotations
 
 import os
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 from time import monotonic, sleep
 
 from rookhold_exec.launcher.group import (
@@ -14,7 +15,6 @@ from rookhold_exec.launcher.group import (
     MEMORY,
     PIDS,
     JobGroup,
-    open_high,
     read_at,
     remove_directory,
     write_at,
@@ -25,6 +25,7 @@ Place = tuple[str, int, str]  # controller (or "v2"), version, a directory that 
 _V1_CONTROL = {"memory": MEMORY, "cpuacct": CPU, "pids": PIDS}
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _PREFIX = "rookhold-"
+_ABOVE = 512
 _SWEEP_SECONDS = 2.0
 _SIGKILL = 9
 
@@ -37,11 +38,11 @@ class Groups:
         self._parents: list[tuple[str, int, int, int]] = []  # controller, version, above, own
         self._v2_controls: frozenset[str] = frozenset()
         for controller, version, directory in places:
-            above = open_high(directory, _DIRECTORY)
+            above = _open_high(directory)
             if version == 2:
                 _enable(above)
             os.mkdir(name, 0o755, dir_fd=above)
-            own = open_high(name, _DIRECTORY, above)
+            own = _open_high(name, above)
             self._parents.append((controller, version, above, own))
         taken = {_V1_CONTROL[each[0]] for each in self._parents if each[1] == 1}
         for _, version, _, own in self._parents:
@@ -98,6 +99,15 @@ class Groups:
             _clear(above, self.name)
             os.close(above)
         self._parents = []
+
+
+def _open_high(path: str, at: int | None = None) -> int:
+    """Open a directory as a descriptor that a supervisor drops: it keeps only those below."""
+    low = os.open(path, _DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+    try:
+        return fcntl(low, F_DUPFD_CLOEXEC, _ABOVE)
+    finally:
+        os.close(low)
 
 
 def own_name() -> str:

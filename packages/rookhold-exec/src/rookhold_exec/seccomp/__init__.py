@@ -10,7 +10,13 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["digest", "program"]
+__all__ = ["digest", "path", "program"]
+
+
+def path(machine: str | None = None) -> Path | None:
+    """Return the file of the filter for this machine; None if it has none."""
+    name = os.uname().machine if machine is None else machine
+    return Path(__file__).parent / "x86_64.bpf" if name == "x86_64" else None
 
 
 @functools.cache
@@ -19,10 +25,8 @@ def program(machine: str | None = None) -> bytes | None:
 
     Installing it (PR_SET_NO_NEW_PRIVS first, then PR_SET_SECCOMP) is the launcher's work.
     """
-    name = os.uname().machine if machine is None else machine
-    if name != "x86_64":
-        return None
-    return (Path(__file__).parent / "x86_64.bpf").read_bytes()
+    file = path(machine)
+    return None if file is None else file.read_bytes()
 
 
 def digest(machine: str | None = None) -> str | None:

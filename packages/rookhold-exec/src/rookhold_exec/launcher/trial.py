@@ -1,0 +1,123 @@
+"""What the kernel lets a sandbox have, found by doing it: the program behind `probe`.
+
+Runs in a short-lived process of its own and tries each thing in a child of that, so that nothing
+that was made outlives the answer. One line for each control: its name and an errno, 0 for success.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rookhold_exec import unshare
+from rookhold_exec.launcher import kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A uid like those of the worker slots: where only root may make user namespaces, a job's own fails.
+_SLOT = 210_000
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _user_namespace(inside: int) -> None:
+    """Enter a user namespace in which this process's ids are `inside`."""
+    uid, gid = os.geteuid(), os.getegid()
+    unshare.unshare(unshare.CLONE_NEWUSER)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/gid_map", f"{inside} {gid} 1")
+    _write("/proc/self/uid_map", f"{inside} {uid} 1")
+
+
+def _become_able() -> None:
+    """As anyone but root, become root of a user namespace, to which new ones can belong."""
+    if os.geteuid() != 0:
+        _user_namespace(0)
+
+
+def _own_user_namespace() -> None:
+    """Do what a job's last step does: as its uid, in the namespaces that are there already."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(_SLOT, _SLOT, _SLOT)
+        os.setresuid(_SLOT, _SLOT, _SLOT)
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    else:
+        _become_able()
+    _user_namespace(0)
+
+
+def _namespace(flag: int) -> None:
+    _become_able()
+    unshare.unshare(flag)
+
+
+def _mount_namespace() -> None:
+    _namespace(unshare.CLONE_NEWNS)
+    kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE, b"")
+    kernel.mount(b"none", b"/tmp", b"tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, b"size=64k")
+
+
+def _pid_namespace() -> None:
+    """Processes of one's own, and a /proc that shows only them."""
+    _namespace(unshare.CLONE_NEWNS | unshare.CLONE_NEWPID)
+    kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE, b"")
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    if number := _in_child(lambda: kernel.mount(b"proc", b"/proc", b"proc", flags, b"")):
+        raise OSError(number, os.strerror(number))
+
+
+def _filter(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    program = os.read(fd, 1 << 20)
+    os.close(fd)
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.install_filter(program)
+    try:
+        unshare.unshare(0)
+    except PermissionError:
+        return
+    raise OSError(38, "the filter was accepted and does nothing")
+
+
+def _no_new_privileges() -> None:
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _in_child(work: Callable[[], None]) -> int:
+    """Do `work` in a child; return its errno, or 0."""
+    pid = os.fork()
+    if pid == 0:
+        number = 0
+        try:
+            work()
+        except OSError as error:
+            number = error.errno or 255
+        os._exit(number)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF
+
+
+def main(filter_path: str) -> None:
+    """Try everything, and write the answers to standard output."""
+    tries: dict[str, Callable[[], None]] = {
+        "user-namespace": _own_user_namespace,
+        "pid-namespace": _pid_namespace,
+        "mount-namespace": _mount_namespace,
+        "network-namespace": lambda: _namespace(unshare.CLONE_NEWNET),
+        "ipc-namespace": lambda: _namespace(unshare.CLONE_NEWIPC),
+        "uts-namespace": lambda: _namespace(unshare.CLONE_NEWUTS),
+        "cgroup-namespace": lambda: _namespace(unshare.CLONE_NEWCGROUP),
+        "no-new-privileges": _no_new_privileges,
+        "capabilities-dropped": kernel.drop_capabilities,
+    }
+    if filter_path:
+        tries["seccomp"] = lambda: _filter(filter_path)
+    answers = [f"{control} {_in_child(work)}\n" for control, work in tries.items()]
+    os.write(1, "".join(answers).encode())
