@@ -37,7 +37,7 @@ _REASONS = {
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
 
 
-def send_all(control: socket, outputs: list[str], directory: str = "/work") -> None:
+def send_all(control: socket, outputs: list[str], directory: str) -> None:
     """Send one frame for each requested output, in their order."""
     if not outputs:
         return

@@ -123,7 +123,7 @@ def watch(job: Job, family: Family, meter: Meter) -> None:
     facts = meter.facts(family, cause)
     _say(job.control, {"op": END, "cause": cause, **facts})
     if cause != KILLED:
-        collect.send_all(job.control, job.outputs)
+        collect.send_all(job.control, job.outputs, job.directory or "/work")
     _say(job.control, {"op": collect.DONE})
 
 
