@@ -297,6 +297,17 @@ def test_a_pack_that_this_rootfs_lacks_is_refused_before_the_network() -> None:
     assert code_of(spec, backend_class=LINUX) == "runtime_pack_unavailable"
 
 
+def test_a_refusal_says_which_file_or_output_it_means() -> None:
+    for spec, place in (
+        (with_(files=files(("input/a", ""), ("input/b", "!"))), "files[1]"),
+        (with_(outputs=("output/a", "output/b", "output/a")), "outputs[2]"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            check(spec)
+        assert place in str(caught.value)
+        assert place.endswith(f"[{caught.value.detail['index']}]")
+
+
 def test_a_refusal_holds_nothing_that_the_caller_wrote() -> None:
     for _, change in FAULTS:
         with pytest.raises(SpecError) as caught:

@@ -78,3 +78,10 @@ def test_a_small_job_is_decoded_judged_and_fingerprinted_in_microseconds() -> No
         fingerprint(spec)
         best = min(best, time.perf_counter() - before)
     assert best < 0.000_1  # about 7 us
+
+
+def test_the_example_in_the_readme_works() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    example = readme.partition("```python\n")[2].partition("```")[0]
+    assert "check_spec" in example
+    exec(compile(example, "README.md", "exec"), {})

@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
+from rookhold_types.codes import ERRORS
 from rookhold_types.errors import SpecError
 from rookhold_types.isolation import IsolationClass, satisfies
 from rookhold_types.jobs import JobFile, JobSpec
@@ -61,9 +62,9 @@ def decode_files(spec: JobSpec) -> tuple[InputFile, ...]:
     total = 0
     for index, file in enumerate(spec.files):
         if not check_input_path(file.path):
-            raise SpecError(code="invalid_input_path", index=index)
+            raise _refusal("invalid_input_path", "files", index)
         if file.path in seen:
-            raise SpecError(code="duplicate_input_path", index=index)
+            raise _refusal("duplicate_input_path", "files", index)
         seen.add(file.path)
         content = _decode(file, index)
         total += len(content)
@@ -71,6 +72,11 @@ def decode_files(spec: JobSpec) -> tuple[InputFile, ...]:
             raise SpecError(code="input_files_too_large", bytes_max=INPUT_BYTES_MAX)
         files.append(InputFile(file.path, content))
     return tuple(files)
+
+
+def _refusal(code: str, member: str, index: int) -> SpecError:
+    """Say which of several was refused, by its place: its name is the caller's own text."""
+    return SpecError(f"{ERRORS[code].message} It is {member}[{index}].", code=code, index=index)
 
 
 def _decode(file: JobFile, index: int) -> bytes:
@@ -81,9 +87,9 @@ def _decode(file: JobFile, index: int) -> bytes:
         content = None
     # Only the text that encoding gives back is accepted: one file, one spelling.
     if content is None or binascii.b2a_base64(content, newline=False) != text.encode("ascii"):
-        raise SpecError(code="invalid_input_base64", index=index)
+        raise _refusal("invalid_input_base64", "files", index)
     if len(content) > INPUT_FILE_BYTES_MAX:
-        raise SpecError(code="input_file_too_large", index=index, bytes_max=INPUT_FILE_BYTES_MAX)
+        raise _refusal("input_file_too_large", "files", index)
     return content
 
 
@@ -114,9 +120,9 @@ def _check_outputs(outputs: tuple[str, ...]) -> None:
     seen: set[str] = set()
     for index, path in enumerate(outputs):
         if not check_output_path(path):
-            raise SpecError(code="invalid_output_path", index=index)
+            raise _refusal("invalid_output_path", "outputs", index)
         if path in seen:
-            raise SpecError(code="duplicate_output_path", index=index)
+            raise _refusal("duplicate_output_path", "outputs", index)
         seen.add(path)
 
 
