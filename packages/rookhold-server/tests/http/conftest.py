@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -30,7 +29,6 @@ from rookhold_types.checks import check_spec
 from rookhold_types.events import WireEvent
 from rookhold_types.ids import new_job_id
 from rookhold_types.isolation import IsolationClass
-from rookhold_types.jobs import JobSpec
 from rookhold_types.limits import LimitEnforcement
 from rookhold_types.service import (
     AttestationCapabilities,
@@ -50,6 +48,11 @@ from rookhold_types.views import (
     ResultView,
 )
 from rookhold_types.wire import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rookhold_types.jobs import JobSpec
 
 PATIENCE = 10.0  # seconds; a deadline of tests, ten times what is expected
 

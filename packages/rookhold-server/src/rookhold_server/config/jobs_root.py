@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from rookhold_server.config.state_directory import make_private
 from rookhold_server.errors import UnsafeJobsRootError
 
 # Directories that belong to the system or to everybody; a job directory of ours is none of them.
@@ -57,8 +58,7 @@ def ensure_jobs_root(root: Path, *, strict: bool) -> None:
     """Check it, create it 0700 if it is missing, and check again what is there now."""
     check_jobs_root(root, strict=strict)
     try:
-        root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        root.mkdir(mode=0o700, exist_ok=True)
+        make_private(root)
     except OSError:
         raise UnsafeJobsRootError("the jobs root cannot be created") from None
     check_jobs_root(root, strict=strict)

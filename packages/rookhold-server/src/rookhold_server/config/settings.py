@@ -53,6 +53,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     api_keys: ApiKeys
     signing_key_file: Path | None
     ready_fd: int | None
+    lifeline_fd: int | None
     unknown_variables: tuple[str, ...]
 
 
@@ -94,6 +95,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         api_keys=parse_api_keys(given.get("ROOKHOLD_API_KEYS"), production=production),
         signing_key_file=_signing_key_file(value, production=production),
         ready_fd=value("ROOKHOLD_READY_FD", None),
+        lifeline_fd=value("ROOKHOLD_LIFELINE_FD", None),
         unknown_variables=tuple(sorted(given.keys() - PARSERS.keys() - NOT_BUILT - CLIENT_ONLY)),
     )
     _check_ranges_together(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 def ensure_state_directory(directory: Path) -> None:
     """Create it private if it is missing; one that is found is judged and never changed."""
     try:
-        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        make_private(directory)
         found = directory.lstat()
     except OSError:
         raise UnsafeStateDirectoryError("the state directory cannot be created") from None
@@ -26,3 +26,14 @@ def ensure_state_directory(directory: Path) -> None:
         raise UnsafeStateDirectoryError("the state directory belongs to another account")
     if found.st_mode & 0o022:
         raise UnsafeStateDirectoryError("others may write to the state directory")
+
+
+def make_private(directory: Path) -> None:
+    """Create what is missing on the way, 0700 each; what exists is left as it is, unjudged.
+
+    Raises OSError.
+    """
+    for component in (*reversed(directory.parents), directory):
+        with contextlib.suppress(FileExistsError):
+            if not component.exists():
+                component.mkdir(mode=0o700)

@@ -36,11 +36,9 @@ _SANDBOX_ALIASES: Final = MappingProxyType(
         "none": "off",
         "naive": "off",
         "ns-dev": "namespaces-dev",
-        "namespaces": "namespaces+cgroups-v2+private-rootfs",
-        "ns": "namespaces+cgroups-v2+private-rootfs",
-        "sandbox": "namespaces+cgroups-v2+private-rootfs",
-        "gvisor": "gvisor-oci",
-        "runsc": "gvisor-oci",
+        "ns": "namespaces",
+        "sandbox": "namespaces",
+        "runsc": "gvisor",
     }
 )
 
@@ -83,7 +81,9 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_API_KEYS": str,  # parsed by `identity.api_keys`, which knows the environment
         "ROOKHOLD_ATTESTATION_MODE": values.word_choice(_SIGNING),
         "ROOKHOLD_ATTESTATION_KEY_FILE": values.path,
+        # Between a parent and its gateway, not for operators.
         "ROOKHOLD_READY_FD": values.integer(3, 65535),
+        "ROOKHOLD_LIFELINE_FD": values.integer(3, 65535),
     }
 )
 

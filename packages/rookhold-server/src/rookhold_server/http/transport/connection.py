@@ -127,8 +127,10 @@ class Connection(TCPServer):
             self.abort()
 
     def _accepted_by_peer(self, buffered: int) -> int:
-        """Bytes acknowledged. The kernel calls us only after a good part of its buffer drained, so
-        that a slow reader would look stuck to whoever counts what the kernel takes.
+        """Bytes acknowledged.
+
+        The kernel wakes a writer only after a good part of its buffer has drained: counted by what
+        the kernel takes, a slow reader would look like a stuck one.
         """
         waiting = array("i", [0])
         with contextlib.suppress(OSError, ValueError):

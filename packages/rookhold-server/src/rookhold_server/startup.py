@@ -1,0 +1,187 @@
+"""Opening everything a gateway needs, in the order in which a failure does the least harm."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from rookhold_attestation import PrivateKey, binds, profile
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+from rookhold_server import __version__
+from rookhold_server.config.address import Address
+from rookhold_server.config.guards import check_backend, check_exposure, check_settings
+from rookhold_server.config.jobs_root import check_jobs_root, ensure_jobs_root
+from rookhold_server.config.state_directory import ensure_state_directory, make_private
+from rookhold_server.descriptors import claim_descriptors
+from rookhold_server.http.app import Application
+from rookhold_server.http.capacity import Pools
+from rookhold_server.http.readiness import Readiness
+from rookhold_server.http.services import Services
+from rookhold_server.http.transport import Server, bind
+from rookhold_server.identity.authentication import Authenticator
+from rookhold_server.identity.rate_limit import RateLimiter
+from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
+from rookhold_store import InstanceLock, Store
+from rookhold_types.clock import now_ms
+from rookhold_types.isolation import IsolationClass
+from rookhold_types.service import PublicKeyView
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import AsyncIterator
+
+    from rookhold_exec.executor import Executor, Posture
+    from rookhold_server.config.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_TRUST_NOTICE: Final = (
+    "This key is not a trust anchor: a server that signs can serve any key. "
+    "Pin the key through another channel that you already trust."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """Everything is open; nothing runs and nothing is served yet."""
+
+    settings: Settings
+    engine: Engine
+    pools: Pools
+    readiness: Readiness
+    server: Server
+    listener: socket.socket
+    address: Address
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Gateway]:
+    """Open all of it, and close what was opened in the reverse order.
+
+    Raises StartRefusedError, or the error of the store, the executor or the key that would not
+    open. The listener is bound before the store is touched: a second process on the same address
+    never gets that far.
+    """
+    claim_descriptors(settings)
+    check_settings(settings, effective_uid=os.geteuid())
+    key = PrivateKey.load(settings.signing_key_file) if settings.signing_key_file else None
+    if settings.state_directory is not None:
+        ensure_state_directory(settings.state_directory)
+    async with AsyncExitStack() as stack:
+        executor = choose_backend(settings.sandbox, _exec_settings(settings))
+        listener = stack.enter_context(bind(settings.address))
+        address = Address(*listener.getsockname()[:2])
+        check_exposure(settings, address)
+        make_private(settings.database.parent)
+        lock = InstanceLock(settings.database)
+        lock.acquire()
+        stack.callback(lock.release)
+        ensure_jobs_root(settings.jobs_root, strict=settings.production)
+        store = Store.open(
+            settings.database, binding=binds, profile=str(profile.PROFILE_VERSION), clock=now_ms
+        )
+        stack.callback(store.close)
+        stack.push_async_callback(_close, executor)
+        await executor.open()
+        _check_posture(settings, address, executor.posture)
+        engine = Engine(
+            store=store,
+            executor=executor,
+            settings=_engine_settings(settings),
+            signer=None if key is None else SignerConfig(key=key),
+            clock=now_ms,
+        )
+        yield _assemble(settings, engine, key, listener, address)
+
+
+def _check_posture(settings: Settings, address: Address, posture: Posture) -> None:
+    check_backend(settings, address, posture.isolation_class)
+    if posture.isolation_class is not IsolationClass.NONE:
+        check_jobs_root(settings.jobs_root, strict=True)
+    _log.info(
+        posture.note,
+        extra={
+            "backend": posture.backend,
+            "isolation_class": posture.isolation_class,
+            "languages": ",".join(posture.languages),
+        },
+    )
+
+
+def _assemble(
+    settings: Settings,
+    engine: Engine,
+    key: PrivateKey | None,
+    listener: socket.socket,
+    address: Address,
+) -> Gateway:
+    began = time.monotonic()
+    pools = Pools()
+    readiness = Readiness(engine)
+    services = Services(
+        engine=engine,
+        pools=pools,
+        readiness=readiness,
+        authenticator=Authenticator([settings.api_keys.find]),
+        limiter=RateLimiter(settings.rate_per_minute, time.time),
+        production=settings.production,
+        workers=settings.workers,
+        tenant_queue_capacity=settings.tenant_queue_capacity,
+        public_key=None if key is None else _public_key_view(key),
+        uptime_seconds=lambda: int(time.monotonic() - began),
+    )
+    return Gateway(
+        settings=settings,
+        engine=engine,
+        pools=pools,
+        readiness=readiness,
+        server=Server(Application(services)),
+        listener=listener,
+        address=address,
+    )
+
+
+def _exec_settings(settings: Settings) -> ExecSettings:
+    return ExecSettings(
+        workers=settings.workers,
+        uid_base=settings.sandbox_uid_base,
+        seccomp=settings.seccomp,
+        jobs_root=str(settings.jobs_root),
+        path=os.environ.get("PATH", ""),
+        python=settings.interpreters["python"],
+        node=settings.interpreters["node"],
+        bash=settings.interpreters["bash"],
+    )
+
+
+def _engine_settings(settings: Settings) -> EngineSettings:
+    return EngineSettings(
+        version=__version__,
+        workers=settings.workers,
+        tenant_concurrency=settings.tenant_concurrency,
+        tenant_weights=settings.tenant_weights,
+        tenant_queue_capacity=settings.tenant_queue_capacity,
+        max_job_mem_mb=settings.max_job_mem_mb,
+        memory_budget_mb=settings.memory_budget_mb,
+    )
+
+
+def _public_key_view(key: PrivateKey) -> PublicKeyView:
+    return PublicKeyView(
+        algorithm=profile.ALGORITHM,
+        key_id=key.key_id,
+        public_key_pem=key.public_key.to_pem(),
+        trust_notice=_TRUST_NOTICE,
+    )
+
+
+async def _close(executor: Executor) -> None:
+    with anyio.CancelScope(shield=True):
+        await executor.close()
