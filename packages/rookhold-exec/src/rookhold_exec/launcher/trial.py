@@ -70,7 +70,7 @@ def _pid_namespace() -> None:
     _namespace(unshare.CLONE_NEWNS | unshare.CLONE_NEWPID)
     kernel.mount(None, b"/", None, kernel.MS_REC | kernel.MS_PRIVATE, b"")
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    if number := _in_child(lambda: kernel.mount(b"proc", b"/proc", b"proc", flags, b"")):
+    if number := _end(_begin(lambda: kernel.mount(b"proc", b"/proc", b"proc", flags, b""))):
         raise OSError(number, os.strerror(number))
 
 
@@ -91,8 +91,8 @@ def _no_new_privileges() -> None:
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _in_child(work: Callable[[], None]) -> int:
-    """Do `work` in a child; return its errno, or 0."""
+def _begin(work: Callable[[], None]) -> int:
+    """Do `work` in a child; its exit status will be its errno, or 0."""
     pid = os.fork()
     if pid == 0:
         number = 0
@@ -101,6 +101,10 @@ def _in_child(work: Callable[[], None]) -> int:
         except OSError as error:
             number = error.errno or 255
         os._exit(number)
+    return pid
+
+
+def _end(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF
 
 
@@ -119,5 +123,6 @@ def main(filter_path: str) -> None:
     }
     if filter_path:
         tries["seccomp"] = lambda: _filter(filter_path)
-    answers = [f"{control} {_in_child(work)}\n" for control, work in tries.items()]
+    begun = {control: _begin(work) for control, work in tries.items()}  # all at once: it is quicker
+    answers = [f"{control} {_end(pid)}\n" for control, pid in begun.items()]
     os.write(1, "".join(answers).encode())
