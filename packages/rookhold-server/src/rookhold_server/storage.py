@@ -29,10 +29,11 @@ class Storage:
         self._store = store
         self._threads = anyio.CapacityLimiter(READER_THREADS)
 
-    async def run(self, operation: Operation[R]) -> R:
+    async def run(self, operation: Operation[R], *, large: bool = False) -> R:
         """Return once the operation is durable; raises what the store says.
 
-        Cancelling the call does not withdraw the operation: it may still be committed.
+        Its rows are prepared by whoever submits it; `large` has a thread do that. Cancelling the
+        call does not withdraw the operation: it may still be committed.
         """
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[R] = loop.create_future()
@@ -41,7 +42,13 @@ class Storage:
             with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
                 loop.call_soon_threadsafe(_settle, source, settled)
 
-        self._store.submit(operation).add_done_callback(hand_over)
+        if large:
+            submitted = await anyio.to_thread.run_sync(
+                self._store.submit, operation, limiter=self._threads
+            )
+        else:
+            submitted = self._store.submit(operation)
+        submitted.add_done_callback(hand_over)
         return await settled
 
     async def read(self, query: Callable[[ReadPool], R]) -> R:

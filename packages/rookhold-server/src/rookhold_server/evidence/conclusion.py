@@ -14,6 +14,7 @@ from rookhold_server.evidence.outputs import (
 )
 from rookhold_server.evidence.receipt import executed
 from rookhold_server.evidence.retained import Retained
+from rookhold_server.jobs.away import away
 from rookhold_server.jobs.outcome import Outcome
 from rookhold_types.events import EventKind, WireEvent
 from rookhold_types.receipts import effective_stored_spec
@@ -28,7 +29,13 @@ History = Callable[[], Awaitable[Sequence[WireEvent]]]
 
 
 async def conclude(
-    spec: JobSpec, execution: Execution, pump: EventPump, *, backend: str, history: History
+    spec: JobSpec,
+    execution: Execution,
+    pump: EventPump,
+    *,
+    backend: str,
+    history: History,
+    large: bool,
 ) -> Outcome:
     """Store what is still to be said about a run, then say how it ended.
 
@@ -53,11 +60,8 @@ async def conclude(
         events = await history()
         retained = Retained.from_history(events)
         artifacts = [event.data for event in events if event.kind == EventKind.ARTIFACT]
-    return Outcome(
-        status=ending.status,
-        exit_code=ending.exit_code,
-        duration_ms=0 if report is None else report.wall_time_ms,
-        receipt=executed(
+    receipt = await away(
+        lambda: executed(
             spec,
             report,
             provenance,
@@ -66,6 +70,13 @@ async def conclude(
             artifacts=artifacts,
             evidence_complete=pump.complete,
         ),
+        large=large,
+    )
+    return Outcome(
+        status=ending.status,
+        exit_code=ending.exit_code,
+        duration_ms=0 if report is None else report.wall_time_ms,
+        receipt=receipt,
         effective_spec=effective_stored_spec(
             spec,
             limits=provenance.effective_limits,

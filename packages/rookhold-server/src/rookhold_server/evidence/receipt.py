@@ -107,10 +107,10 @@ def _output(retained: Retained, report: Report | None) -> OutputEvidence:
         stderr_bytes=retained.stderr.bytes,
         stdout_sha256=retained.stdout.sha256,
         stderr_sha256=retained.stderr.sha256,
-        stdout_bytes_seen=stdout and stdout.bytes_seen,
-        stderr_bytes_seen=stderr and stderr.bytes_seen,
-        stdout_seen_sha256=stdout and stdout.seen_sha256,
-        stderr_seen_sha256=stderr and stderr.seen_sha256,
+        stdout_bytes_seen=None if stdout is None else stdout.bytes_seen,
+        stderr_bytes_seen=None if stderr is None else stderr.bytes_seen,
+        stdout_seen_sha256=None if stdout is None else stdout.seen_sha256,
+        stderr_seen_sha256=None if stderr is None else stderr.seen_sha256,
         truncated=retained.truncated,
     )
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from rookhold_server.jobs.away import away, spec_is_large
 from rookhold_server.jobs.backoff import store_retry
+from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.fairqueue import Pending
 from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.values import Submitted
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 _REFUSED = frozenset(
     {"idempotency_key_reused", "tenant_storage_quota", "storage_capacity", "storage_reserve"}
 )
-_DECIDED = frozenset({"invalid", "conflict"})
+_DECIDED = frozenset({"invalid_operation", "record_refused", "store_closed"})
 
 
 class Acceptor:
@@ -81,50 +83,59 @@ class Acceptor:
     ) -> Submitted:
         """Store the job and queue it. A caller that goes away changes nothing once this began."""
         lease = self._admission.reserve(tenant)
-        with anyio.CancelScope(shield=True):
-            submitted = await self._commit(
-                lease,
-                Accept(
-                    job_id=new_job_id(),
-                    tenant=tenant,
-                    language=spec.language,
-                    spec=spec.stored(),
-                    admitted_mem_mb=memory_charge_mb(
-                        spec.limits.mem_mb, self._permits.job_ceiling_mb
+        large = spec_is_large(spec)
+        try:
+            with anyio.CancelScope(shield=True):
+                submitted = await self._commit(
+                    lease,
+                    Accept(
+                        job_id=new_job_id(),
+                        tenant=tenant,
+                        language=spec.language,
+                        spec=await away(spec.stored, large=large),
+                        admitted_mem_mb=memory_charge_mb(
+                            spec.limits.mem_mb, self._permits.job_ceiling_mb
+                        ),
+                        now_ms=self._clock(),
+                        idempotency_key=idempotency_key,
+                        fingerprint=fingerprint,
+                        participants=tuple(participants),
                     ),
-                    now_ms=self._clock(),
-                    idempotency_key=idempotency_key,
-                    fingerprint=fingerprint,
-                    participants=tuple(participants),
-                ),
-                max_file_mb=spec.limits.max_file_mb,
-            )
+                    permit_mb=self._permits.of(spec.limits.mem_mb, spec.limits.max_file_mb),
+                    large=large,
+                )
+        except BaseException:
+            lease.release()
+            raise
         return submitted
 
-    async def _commit(self, lease: Lease, accept: Accept, *, max_file_mb: int) -> Submitted:
+    async def _commit(
+        self, lease: Lease, accept: Accept, *, permit_mb: int, large: bool
+    ) -> Submitted:
         self._live.open(accept.job_id)
         try:
-            submitted = await self._store_it(accept)
+            submitted = await self._store_it(accept, large=large)
         except BaseException:
-            self._forget(lease, accept.job_id)
+            self._live.close(accept.job_id)
             raise
         if submitted.replayed:
-            self._forget(lease, accept.job_id)
+            self._live.close(accept.job_id)
+            lease.release()
             return submitted
         self._scheduling.offer(
             Pending(
                 job_id=accept.job_id,
                 tenant=accept.tenant,
                 admitted_mem_mb=accept.admitted_mem_mb,
-                permit_mb=self._permits.of(accept.admitted_mem_mb, max_file_mb),
+                permit_mb=permit_mb,
                 lease=lease,
             )
         )
         return submitted
 
-    async def _store_it(self, accept: Accept) -> Submitted:
+    async def _store_it(self, accept: Accept, *, large: bool) -> Submitted:
         try:
-            answer = await self._store.run(accept)
+            answer = await self._store.run(accept, large=large)
         except Exception as error:
             settled = await self._settle(accept, error)
             if settled is None:
@@ -135,15 +146,11 @@ class Acceptor:
         self._live.publish(accept.job_id, (answer.event,))
         return Submitted(job_id=accept.job_id, replayed=False)
 
-    def _forget(self, lease: Lease, job_id: str) -> None:
-        lease.release()
-        self._live.close(job_id)
-
     async def _settle(self, accept: Accept, error: Exception) -> Submitted | None:
         """Find out whether a commit with an unknown end took place; None where it did not."""
         if getattr(error, "code", None) in _REFUSED | _DECIDED:
             return None
-        log.warning("job %s: the accept failed in doubt, reading it back", accept.job_id)
+        log.warning("job %s: accepted or not (%s)? Reading back", accept.job_id, named(error))
         for wait in store_retry():
             try:
                 row = await self._store.read(
@@ -162,8 +169,8 @@ class Acceptor:
                 )
             except Refusal:
                 raise
-            except Exception:
-                log.exception("job %s: reading it back failed", accept.job_id)
+            except Exception as failure:  # noqa: BLE001 - only an answer settles it
+                log.warning("job %s: reading it back failed (%s)", accept.job_id, named(failure))
             if self._stopped():
                 return None
             await anyio.sleep(wait)

@@ -51,7 +51,8 @@ class Canceller:
                 job_id=job_id,
                 now_ms=self._clock(),
                 participants=await self._companions.ending_unrun(job_id),
-            )
+            ),
+            large=True,
         )
         if done is not None:
             self._ended(tenant, job_id, done)

@@ -8,6 +8,7 @@ import anyio
 
 from rookhold_server.jobs.accept import Acceptor
 from rookhold_server.jobs.admission import QueueAdmission
+from rookhold_server.jobs.away import away, spec_is_large
 from rookhold_server.jobs.cancel import Canceller
 from rookhold_server.jobs.dispatcher import Dispatcher
 from rookhold_server.jobs.fairqueue import FairQueue
@@ -37,7 +38,7 @@ from rookhold_types.errors import SpecError
 from rookhold_types.runtimes import PACKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rookhold_exec.executor import Executor, Posture
     from rookhold_store import Store
@@ -205,28 +206,34 @@ class Engine:
         supervisor = self._supervisor
         async with anyio.create_task_group() as dispatching:
             dispatching.start_soon(supervisor.watch, "dispatcher", self._dispatcher.run)
-            async with anyio.create_task_group() as working:
-                for slot, worker in enumerate(self._workers):
-                    working.start_soon(supervisor.watch, f"worker {slot}", worker.run)
-                working.start_soon(self._limit_workers, working.cancel_scope)
-                started()
-                await self._readmit()
+            await self._within_grace(
+                self._settings.worker_grace_seconds, lambda: self._run_workers(started)
+            )
+
+    async def _run_workers(self, started: Callable[[], None]) -> None:
+        supervisor = self._supervisor
+        async with anyio.create_task_group() as working:
+            for slot, worker in enumerate(self._workers):
+                working.start_soon(supervisor.watch, f"worker {slot}", worker.run)
+            started()
+            await self._within_grace(self._settings.recovery_grace_seconds, self._readmit)
 
     async def _readmit(self) -> None:
-        """Bring queued jobs back; shutdown gives it a moment, then leaves the rest on disk."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._limit, self._settings.recovery_grace_seconds, tasks.cancel_scope)
-            done = await self._supervisor.step(
-                "re-admission of queued jobs", self._recovery.readmit_queued
-            )
-            self.recovered = done and not self.shutting_down
-            tasks.cancel_scope.cancel()
+        """Bring queued jobs back; what shutdown cuts off stays queued on disk."""
+        done = await self._supervisor.step(
+            "re-admission of queued jobs", self._recovery.readmit_queued
+        )
+        self.recovered = done and not self.shutting_down
 
-    async def _limit_workers(self, scope: anyio.CancelScope) -> None:
-        await self._limit(self._settings.worker_grace_seconds, scope)
+    async def _within_grace(self, seconds: float, body: Callable[[], Awaitable[None]]) -> None:
+        """Run `body`, but not longer than `seconds` beyond the beginning of shutdown."""
+        async with anyio.create_task_group() as guard:
+            with anyio.CancelScope() as scope:
+                guard.start_soon(self._cut, seconds, scope)
+                await body()
+            guard.cancel_scope.cancel()
 
-    async def _limit(self, seconds: float, scope: anyio.CancelScope) -> None:
-        """Cut a scope when it outlives shutdown by `seconds`."""
+    async def _cut(self, seconds: float, scope: anyio.CancelScope) -> None:
         await self.shutdown_event.wait()
         await anyio.sleep(seconds)
         scope.cancel()
@@ -273,7 +280,7 @@ class Engine:
             raise Refusal("shutting_down")
         if not self.recovered:
             raise Refusal("startup_recovery")
-        self._check(spec)
+        await away(lambda: self._check(spec), large=spec_is_large(spec))
         return await self._acceptor.accept(
             tenant=tenant,
             spec=spec,

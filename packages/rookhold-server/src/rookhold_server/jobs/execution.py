@@ -14,6 +14,7 @@ from rookhold_exec.errors import (
     SandboxStartError,
 )
 from rookhold_exec.executor import Executor, KillReason, Report, Running, SandboxPlan
+from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.tokens import CancelToken, StopReason
 from rookhold_types.violations import ExecutorFault, Rule
 
@@ -71,7 +72,7 @@ async def execute(
                 launch.running = await executor.start(plan)
             execution = await _follow(launch, token, pump)
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
-            log.warning("job %s: the executor failed (%s)", plan.job_id, type(error).__name__)
+            log.warning("job %s: the executor failed (%s)", plan.job_id, named(error))
             execution = Execution(fault=_fault(error))
         finally:
             tasks.cancel_scope.cancel()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from rookhold_server.jobs.backoff import store_retry
+from rookhold_server.jobs.diagnosis import named
 from rookhold_store.operations import Finalise
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Finaliser:
         job_id: str,
         outcome: Outcome,
         participants: Sequence[Participant] = (),
+        *,
+        large: bool = False,
     ) -> None:
         """Return once the job is terminal or gone; shutdown does not end the attempts."""
         for wait in store_retry():
@@ -52,13 +55,14 @@ class Finaliser:
                         receipt=outcome.receipt,
                         effective_spec=outcome.effective_spec,
                         participants=tuple(participants),
-                    )
+                    ),
+                    large=large,
                 )
                 if done is not None or await self._is_over(tenant, job_id):
                     self.announce(job_id, done)
                     return
-            except Exception:
-                log.exception("job %s could not be finalised yet", job_id)
+            except Exception as error:  # noqa: BLE001 - there is no giving up on an end
+                log.warning("job %s could not be finalised yet (%s)", job_id, named(error))
             await anyio.sleep(wait)
 
     def announce(self, job_id: str, done: Finalised | None) -> None:

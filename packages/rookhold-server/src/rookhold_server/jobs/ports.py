@@ -28,8 +28,11 @@ R = TypeVar("R")
 class JobStore(Protocol):
     """Durable operations as messages, and short reads."""
 
-    async def run(self, operation: Operation[R]) -> R:
-        """Return once the operation is durable, or raise."""
+    async def run(self, operation: Operation[R], *, large: bool = False) -> R:
+        """Return once the operation is durable, or raise.
+
+        `large` warns that preparing it takes time: much data, or a read before the write.
+        """
 
     async def read(self, query: Callable[[ReadPool], R]) -> R: ...
 

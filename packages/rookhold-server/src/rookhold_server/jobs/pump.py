@@ -12,6 +12,7 @@ import anyio
 from rookhold_exec.executor import ExecEvent, OutputRecord, Truncated, Violation
 from rookhold_server.evidence.retained import Retained
 from rookhold_server.jobs.backoff import recovery_retry
+from rookhold_server.jobs.diagnosis import named
 from rookhold_types.events import EventKind, WireEvent
 from rookhold_types.limits import (
     OUTPUT_BYTES_MAX,
@@ -77,8 +78,8 @@ class EventPump:
             return True
         try:
             events = await self._append(drafts)
-        except Exception:
-            log.exception("a batch of events failed to commit")
+        except Exception as error:  # noqa: BLE001 - whatever failed, the batch is lost
+            log.warning("a batch of events failed to commit (%s)", named(error))
             self.complete, self.in_doubt = False, True
             return False
         self._publish(events)

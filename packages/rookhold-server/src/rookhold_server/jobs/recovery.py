@@ -10,6 +10,7 @@ import msgspec
 
 from rookhold_server.jobs.admission import AdmissionClosedError
 from rookhold_server.jobs.backoff import recovery_retry
+from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.fairqueue import Pending
 from rookhold_store.operations import RecoverRunning
 from rookhold_types.jobs import JobSpec
@@ -97,7 +98,7 @@ class Recovery:
         async def attempt() -> bool:
             participants = await self._companions.ending_unrun(job_id)
             done = await self._store.run(
-                RecoverRunning(job_id=job_id, now_ms=now_ms, participants=participants)
+                RecoverRunning(job_id=job_id, now_ms=now_ms, participants=participants), large=True
             )
             return done is not None
 
@@ -139,7 +140,7 @@ async def _insist(attempt: Callable[[], Awaitable[R]]) -> R:
     for _ in range(ATTEMPTS - 1):
         try:
             return await attempt()
-        except Exception:
-            log.exception("a step of start-up recovery failed; trying again")
+        except Exception as error:  # noqa: BLE001 - the last attempt raises what it raises
+            log.warning("a step of start-up recovery failed (%s), trying again", named(error))
         await anyio.sleep(next(waits))
     return await attempt()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from rookhold_server.jobs.diagnosis import named
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -39,6 +41,6 @@ class Supervisor:
             await task()
         except Exception as error:
             log.exception("%s failed", name)
-            self.diagnose(f"{name} failed: {getattr(error, 'code', type(error).__name__)}")
+            self.diagnose(f"{name} failed: {named(error)}")
             return False
         return True

@@ -12,7 +12,9 @@ from msgspec import Struct
 from rookhold_exec.executor import Executor, Provenance, SandboxPlan
 from rookhold_server.evidence.conclusion import conclude
 from rookhold_server.evidence.receipt import never_ran, observed
+from rookhold_server.jobs.away import LARGE_CHARS, away
 from rookhold_server.jobs.backoff import store_retry
+from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.execution import execute
 from rookhold_server.jobs.finalise import Finaliser
 from rookhold_server.jobs.guards import judge
@@ -98,8 +100,8 @@ class Worker:
         for wait in store_retry():
             try:
                 row = await self._shop.store.read(lambda reads: reads.get(None, pending.job_id))
-            except Exception:
-                log.exception("job %s could not be loaded yet", pending.job_id)
+            except Exception as error:  # noqa: BLE001 - tried until the store answers
+                log.warning("job %s could not be loaded yet (%s)", pending.job_id, named(error))
             else:
                 if row is None or row.terminal:
                     self._shop.live.close(pending.job_id)
@@ -119,11 +121,14 @@ class _Road:
         self._slot = slot
         self._pending = pending
         self._row = row
+        self._large = len(row.spec_json) > LARGE_CHARS
         self._companion: Companion | None = None
 
     async def travel(self) -> None:
         shop = self._shop
-        verdict = judge(self._row, self._pending, shop.executor.posture)
+        verdict = await away(
+            lambda: judge(self._row, self._pending, shop.executor.posture), large=self._large
+        )
         if verdict.refused is not None or verdict.spec is None:
             await self._finish(_refused(verdict.spec, verdict.refused))
             return
@@ -157,13 +162,13 @@ class _Road:
                     return True
                 if (settled := await self._settled()) is not None:
                     return settled
-            except Exception:
-                log.exception("job %s could not be started yet", job_id)
+            except Exception as error:  # noqa: BLE001 - tried until the store answers
+                log.warning("job %s could not be started yet (%s)", job_id, named(error))
                 try:
                     if (settled := await self._settled()) is not None:
                         return settled
-                except Exception:
-                    log.exception("job %s could not be read back", job_id)
+                except Exception as error:  # noqa: BLE001 - tried until the store answers
+                    log.warning("job %s could not be read back (%s)", job_id, named(error))
             await anyio.sleep(wait)
         raise AssertionError("the waits never end")
 
@@ -181,9 +186,9 @@ class _Road:
         shop = self._shop
         pump = EventPump(append=self._append, publish=self._publish)
         try:
-            plan = self._plan(spec)
+            plan = await away(lambda: self._plan(spec), large=self._large)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job ends
-            log.warning("job %s: no plan (%s)", self._row.job_id, type(error).__name__)
+            log.warning("job %s: no plan (%s)", self._row.job_id, named(error))
             await pump.add([("violation", _setup_failed())])
             await self._finish(
                 self._stopped(spec, KilledBy.ARTIFACT_SETUP_FAILED, status=JobStatus.ERROR)
@@ -203,6 +208,7 @@ class _Road:
                 pump,
                 backend=shop.executor.posture.backend,
                 history=self._history,
+                large=self._large,
             )
         )
 
@@ -246,7 +252,9 @@ class _Road:
         if companion is not None:
             outcome.receipt.update(companion.receipt_members())
             participants = companion.finalising(outcome.status)
-        await shop.finaliser.finish(row.tenant, row.job_id, outcome, participants)
+        await shop.finaliser.finish(
+            row.tenant, row.job_id, outcome, participants, large=self._large
+        )
 
     async def _append(self, drafts: Sequence[Draft]) -> Sequence[WireEvent]:
         return await self._shop.store.run(
@@ -261,8 +269,10 @@ class _Road:
         for wait in store_retry():
             try:
                 return await self._shop.store.read(lambda reads: history(reads, self._row.job_id))
-            except Exception:
-                log.exception("job %s: its history could not be read yet", self._row.job_id)
+            except Exception as error:  # noqa: BLE001 - tried until the store answers
+                log.warning(
+                    "job %s: its history could not be read yet (%s)", self._row.job_id, named(error)
+                )
             await anyio.sleep(wait)
         raise AssertionError("the waits never end")
 

@@ -9,6 +9,7 @@ import anyio
 from msgspec import Struct
 
 from rookhold_attestation import AttestationError, PrivateKey, profile, waiver_code
+from rookhold_server.jobs.diagnosis import named
 from rookhold_server.signing.item import sign_job
 from rookhold_store.operations import (
     DeferAttestation,
@@ -118,7 +119,7 @@ class Signer:
         except Exception as error:  # noqa: BLE001 - the kind decides below
             code = _permanent(error)
             if code is None:
-                log.warning("job %s could not be signed yet (%s)", row.job_id, _name(error))
+                log.warning("job %s could not be signed yet (%s)", row.job_id, named(error))
                 report.failed += 1
                 await self._defer(row)
                 return
@@ -159,8 +160,8 @@ class Signer:
             await self._store.run(
                 DeferAttestation(job_id=row.job_id, now_ms=self._clock(), delay_ms=delay)
             )
-        except Exception:
-            log.exception("job %s stays due: its deferral failed", row.job_id)
+        except Exception as error:  # noqa: BLE001 - it is due again at once
+            log.warning("job %s stays due: no deferral (%s)", row.job_id, named(error))
 
     async def _abandon(self, row: PendingRow, code: str) -> bool:
         log.warning("job %s will not be signed: %s", row.job_id, code)
@@ -173,8 +174,8 @@ class Signer:
                     profile=str(profile.PROFILE_VERSION),
                 )
             )
-        except Exception:
-            log.exception("job %s stays due: its waiver was not recorded", row.job_id)
+        except Exception as error:  # noqa: BLE001 - it is due again at once
+            log.warning("job %s stays due: no waiver (%s)", row.job_id, named(error))
             return False
         return True
 
@@ -188,7 +189,3 @@ def _permanent(error: Exception) -> str | None:
             return "receipt_invalid"
         case _:
             return None
-
-
-def _name(error: Exception) -> str:
-    return getattr(error, "code", type(error).__name__)
