@@ -6,6 +6,7 @@ help, or being told about a wrong argument, does not load the cryptography.
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,8 +147,10 @@ def _print_line(facts: dict[str, object]) -> None:
     try:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    except OSError:
-        raise FileIoError(kind="standard output", reason="it cannot be written") from None
+    except OSError as exc:
+        # The interpreter flushes once more at exit; what is left must not fail a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise FileIoError.of("standard output", exc) from None
 
 
 def _say(sentence: str) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from .errors import InvalidBase64Error
 
-_ALPHABET: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+_ALPHABET: Final = re.compile(r"[A-Za-z0-9+/_-]*=*")
 _URL_TO_STANDARD: Final = str.maketrans("-_", "+/")
 
 

@@ -22,10 +22,14 @@ def read_input(path: Path, kind: str, too_large: AttestationError) -> bytes:
     if path.is_symlink():
         raise UnsafeInputFileTypeError
     try:
-        with os.fdopen(os.open(path, _FLAGS), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        descriptor = os.open(path, _FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise UnsafeInputFileTypeError
-            data = file.read(most + 1)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = file.read(most + 1)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as exc:
         raise FileIoError.of(kind, exc) from None
     if len(data) > most:
