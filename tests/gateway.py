@@ -93,7 +93,7 @@ class Gateway:
         return self.process.wait(STOP_SECONDS)
 
     def processes(self) -> list[int]:
-        """Return what lives of this gateway: its server, launcher and sandboxes, orphans included."""
+        """Return what lives of it: server, launcher and sandboxes, orphans included."""
         return sorted(descendants(os.getpid()) - self.before)
 
     def __enter__(self) -> Gateway:
