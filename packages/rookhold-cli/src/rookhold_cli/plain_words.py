@@ -12,7 +12,8 @@ CONTROLS: Final = (
     (("network-namespace",), "no network at all, not even to this computer"),
     (("pid-namespace",), "sees no process but its own"),
     (("mount-namespace",), "has its own view of the file system"),
-    (("private-rootfs", "read-only-root"), "sees a prepared, read-only system, none of your files"),
+    (("private-rootfs",), "sees a system prepared for it, none of this computer's files"),
+    (("read-only-root",), "cannot change the system it sees"),
     (("ipc-namespace", "uts-namespace"), "shares no memory and no host name with anything"),
     (("user-namespace",), "is nobody in particular outside of its sandbox"),
     (("capabilities-dropped", "no-new-privileges"), "has no privileges and cannot gain any"),
@@ -22,6 +23,7 @@ CONTROLS: Final = (
     (("cgroup-memory",), "its memory as a whole is bounded by the kernel"),
     (("cgroup-cpu",), "its processor time as a whole is bounded by the kernel"),
     (("cgroup-pids",), "the number of its processes is bounded by the kernel"),
+    (("cgroup-namespace",), "cannot see how its resources are accounted"),
     (("application-kernel",), "talks to a kernel of its own instead of this computer's"),
 )
 LIMITS: Final = {

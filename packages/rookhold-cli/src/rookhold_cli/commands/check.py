@@ -79,7 +79,7 @@ def _tell_host(tell: Teller, found: host.Host) -> None:
     tell.para(f"{asked} takes {name} ({posture.backend}): {posture.note}.")
     if posture.controls:
         tell.para("Tried with a real sandbox just now. A job in it:")
-        tell.items([("-", words) for words in plain_words.controls(posture.controls)], width=1)
+        tell.items([("-", words) for words in plain_words.controls(posture.controls)], width=2)
     loose = plain_words.loose_limits(_flags(posture.limit_enforcement))
     if loose:
         tell.para(f"Not enforced for a job as a whole: {', '.join(loose)}.")

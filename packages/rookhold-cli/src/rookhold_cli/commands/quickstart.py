@@ -164,7 +164,7 @@ class _Tour:
         observed = receipt.get("controls") or ()
         if observed:
             self.tell.para("What was seen in force around the first job, before its first line:")
-            self.tell.items([("-", words) for words in plain_words.controls(observed)], width=1)
+            self.tell.items([("-", words) for words in plain_words.controls(observed)], width=2)
         loose = plain_words.loose_limits(receipt.get("limit_enforcement") or {})
         if loose:
             self.tell.para(

@@ -1,0 +1,175 @@
+"""The other commands, and `run`, against a gateway that somebody configured."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rookhold_cli import verifying
+from rookhold_cli.temporary import TemporaryGateway, temporary_gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Rookhold
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporaryGateway]:
+    home = tmp_path_factory.mktemp("gateway")
+    with temporary_gateway({"PATH": os.environ["PATH"], "HOME": str(home)}) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def settings(running: TemporaryGateway) -> dict[str, str]:
+    return {
+        "ROOKHOLD_BASE_URL": running.target.base_url,
+        "ROOKHOLD_API_KEY": str(running.target.api_key),
+    }
+
+
+@pytest.fixture
+def job(rookhold: Rookhold, settings: dict[str, str]) -> str:
+    """A job that ended with 3 and printed on both streams."""
+    code = "echo out; echo err >&2; exit 3"
+    ended = rookhold("run", "bash", "-c", code, "--detach", **settings)
+    assert ended.returncode == 0
+    job_id = ended.stdout.decode().strip()
+    rookhold("result", job_id, "--wait", **settings)
+    return job_id
+
+
+def test_run_uses_the_configured_gateway(
+    rookhold: Rookhold, settings: dict[str, str], tmp_path: Path
+) -> None:
+    ended = rookhold("run", "python", "-c", "print(42)", "--evidence", "kept", **settings)
+    assert (ended.stdout, ended.returncode) == (b"42\n", 0)
+    assert b"temporary" not in ended.stderr
+    said = (tmp_path / "here/kept/README.txt").read_text("utf-8")
+    assert "no trust anchor" in said
+
+
+def test_a_pinned_key_of_another_gateway_ends_with_65(
+    rookhold: Rookhold, settings: dict[str, str], tmp_path: Path
+) -> None:
+    from rookhold_attestation import PrivateKey
+
+    pem = tmp_path / "other.pem"
+    PrivateKey.generate().public_key.save(pem)
+    ended = rookhold("run", "python", "-c", "print(42)", "--public-key", str(pem), **settings)
+    assert (ended.stdout, ended.returncode) == (b"42\n", 65)
+
+
+def test_a_wrong_key_is_refused_with_77(rookhold: Rookhold, settings: dict[str, str]) -> None:
+    wrong = settings | {"ROOKHOLD_API_KEY": "wrong"}
+    for verb in (["run", "python", "-c", "1"], ["jobs"], ["show", "x"], ["cancel", "x"]):
+        ended = rookhold(*verb, **wrong)
+        assert ended.returncode == 77
+        assert b"invalid_api_key" in ended.stderr
+        assert b"wrong" not in ended.stderr
+
+
+def test_result_repeats_what_run_would_have_said(
+    rookhold: Rookhold, settings: dict[str, str], job: str
+) -> None:
+    ended = rookhold("result", job, **settings)
+    assert (ended.stdout, ended.stderr, ended.returncode) == (b"out\n", b"err\n", 3)
+    document = json.loads(rookhold("result", job, "--json", **settings).stdout)
+    assert (document["job_id"], document["exit_code"]) == (job, 3)
+
+
+def test_evidence_can_be_fetched_later(
+    rookhold: Rookhold, settings: dict[str, str], job: str, tmp_path: Path
+) -> None:
+    ended = rookhold("result", job, "--evidence", "kept", **settings)
+    assert ended.returncode == 3
+    found = verifying.verify_folder(tmp_path / "here/kept", tenant="local")
+    assert (found.execution_id, found.outcome) == (job, "failed")
+
+
+def test_a_job_that_still_runs_has_no_result_yet(
+    rookhold: Rookhold, settings: dict[str, str]
+) -> None:
+    started = rookhold("run", "bash", "-c", "sleep 100", "--wall", "2m", "--detach", **settings)
+    job_id = started.stdout.decode().strip()
+    assert rookhold("result", job_id, **settings).returncode == 64
+    cancelled = rookhold("cancel", job_id, **settings)
+    assert (cancelled.stdout, cancelled.returncode) == (b"cancellation requested\n", 0)
+    assert rookhold("result", job_id, "--wait", **settings).returncode == 125
+    again = json.loads(rookhold("cancel", job_id, "--json", **settings).stdout)
+    assert again["already_terminal"] is True
+
+
+def test_show_tells_the_sandbox_and_the_limits(
+    rookhold: Rookhold, settings: dict[str, str], job: str
+) -> None:
+    said = rookhold("show", job, **settings).stdout.decode()
+    detail = json.loads(rookhold("show", job, "--json", **settings).stdout)
+    assert detail["receipt"]["exit_code"] == 3
+    for text in (job, "exit code 3", detail["receipt"]["backend"], "wall_seconds 15"):
+        assert text in said
+
+
+def test_jobs_are_listed_newest_first(
+    rookhold: Rookhold, settings: dict[str, str], job: str
+) -> None:
+    rows = rookhold("jobs", "-n", "1", **settings).stdout.decode().splitlines()
+    assert [row.split("\t")[:4] for row in rows] == [[job, "bash", "failed", "3"]]
+    listed = json.loads(rookhold("jobs", "--status", "failed", "--json", **settings).stdout)
+    assert listed["items"][0]["job_id"] == job
+    assert rookhold("jobs", "--language", "node", **settings).stdout == b""
+
+
+def test_a_job_of_nobody_is_refused(rookhold: Rookhold, settings: dict[str, str]) -> None:
+    ended = rookhold("show", "00000000-0000-7000-8000-000000000000", **settings)
+    assert ended.returncode == 77
+    assert b"job_not_found" in ended.stderr
+
+
+def test_the_same_key_runs_a_job_once(rookhold: Rookhold, settings: dict[str, str]) -> None:
+    arguments = ["run", "python", "-c", "print(1)", "--idempotency-key", "once", "--detach"]
+    first, second = (rookhold(*arguments, **settings).stdout for _ in range(2))
+    assert first == second
+    other = rookhold(*arguments[:3], "print(2)", *arguments[4:], **settings)
+    assert other.returncode == 77
+    assert b"idempotency_key_reused" in other.stderr
+
+
+def test_check_looks_at_the_gateway_too(rookhold: Rookhold, settings: dict[str, str]) -> None:
+    ended = rookhold("check", "--json", **settings)
+    document = json.loads(ended.stdout)
+    assert document["gateway"]["ok"] is True
+    assert document["gateway"]["facts"]["tenant"] == "local"
+    wrong = rookhold("check", **settings | {"ROOKHOLD_API_KEY": "wrong"})
+    assert wrong.returncode == 77
+    assert b"FAIL" in wrong.stdout
+
+
+def test_verify_reads_a_folder_or_two_files(
+    rookhold: Rookhold, settings: dict[str, str], job: str
+) -> None:
+    rookhold("result", job, "--evidence", "kept", **settings)
+    folder = rookhold("verify", "kept", "--tenant", "local")
+    assert folder.returncode == 0
+    assert b"proves nothing" in folder.stderr
+    files = ["kept/envelope.json", "kept/result.json", "--public-key", "kept/public-key.pem"]
+    two = rookhold("verify", *files, "--tenant", "local", "--json")
+    assert json.loads(two.stdout)["execution_id"] == job
+    assert two.stderr == b""
+    assert rookhold("verify", *files, "--tenant", "somebody").returncode == 65
+
+
+def test_verify_refuses_a_changed_byte_with_65(
+    rookhold: Rookhold, settings: dict[str, str], job: str, tmp_path: Path
+) -> None:
+    rookhold("result", job, "--evidence", "kept", **settings)
+    result = tmp_path / "here/kept/result.json"
+    result.write_bytes(result.read_bytes().replace(b"out", b"oui", 1))
+    ended = rookhold("verify", "kept")
+    assert (ended.returncode, ended.stdout) == (65, b"")
+    assert b"subject_digest_mismatch" in ended.stderr
