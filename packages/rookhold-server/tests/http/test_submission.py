@@ -1,0 +1,237 @@
+"""Reading a submission and the order in which its faults are told."""
+
+import base64
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+Start = Callable[..., Any]
+SPEC = {"language": "bash", "code": "true"}
+
+
+def test_an_accepted_job_is_201_with_its_place(gateway: Any) -> None:
+    answer = gateway.submit(SPEC)
+    job_id = answer.json["job_id"]
+    assert answer.status == 201
+    assert answer.header("location") == f"/v1/jobs/{job_id}"
+    assert answer.header("idempotency-replayed") == "false"
+    assert answer.json == {
+        "job_id": job_id,
+        "status": "queued",
+        "stream_url": f"/v1/jobs/{job_id}/stream",
+        "replay_url": f"/v1/jobs/{job_id}/replay",
+        "stream_ticket_url": f"/v1/jobs/{job_id}/stream-ticket",
+    }
+
+
+def test_a_mebibyte_each_of_code_and_stdin_fully_escaped_is_accepted(gateway: Any) -> None:
+    text = "\\u0041" * (1024 * 1024)
+    body = f'{{"language":"bash","code":"{text}","stdin":"{text}"}}'.encode()
+    assert len(body) > 12_000_000
+    answer = gateway.call("POST", "/v1/jobs", body=body)
+    assert answer.status == 201
+    assert len(gateway.engine.specs[answer.json["job_id"]].code) == 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("application/json", 201),
+        ("Application/JSON; charset=utf-8", 201),
+        ("application/problem+json", 201),
+        ("application/vnd.x.y-1+json;a=b", 201),
+        ("text/plain", 415),
+        ("application/jsonp", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("", 415),
+    ],
+)
+def test_only_json_is_decoded(gateway: Any, kind: str, status: int) -> None:
+    answer = gateway.submit(SPEC, headers=(("content-type", kind),))
+    assert answer.status == status
+    if status == 415:
+        assert answer.code == "unsupported_media_type"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"language":"bash","code":"true","x":1}',
+        '{"language":"bash","code":"true","limits":{"x":1}}',
+        '{"language":"bash","code":"true","requirements":{"x":1}}',
+        '{"language":"bash","code":"true","files":[{"path":"input/a","content_base64":"","x":1}]}',
+        '{"language":"bash","code":"true","code":"true"}',
+        '{"language":"bash","code":"true","limits":{"wall_seconds":-1}}',
+        '{"language":"bash","code":"true","limits":{"wall_seconds":1.5}}',
+        '{"language":"bash","code":"true","limits":{"wall_seconds":4294967296}}',
+        '{"language":"bash","code":"true","requirements":{"minimum_isolation":"strong"}}',
+        '{"language":"bash","code":"\\ud800"}',
+        '{"language":"bash"}',
+        '{"language":"bash","code":1}',
+        "[]",
+        "",
+        '{"language":"bash","code":"true"} x',
+    ],
+)
+def test_every_decoding_fault_is_invalid_json(gateway: Any, text: str) -> None:
+    answer = gateway.call("POST", "/v1/jobs", body=text.encode())
+    assert (answer.status, answer.code) == (400, "invalid_json")
+    assert gateway.engine.accepts_begun == 0
+
+
+def file(path: str, content: bytes = b"") -> dict[str, str]:
+    return {"path": path, "content_base64": base64.b64encode(content).decode()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "code"),
+    [
+        ({"language": "fortran"}, 400, "unsupported_language"),
+        ({"language": "node"}, 422, "runtime_unavailable"),
+        ({"code": " \n"}, 400, "empty_code"),
+        ({"code": "x" * (1024 * 1024 + 1)}, 413, "code_too_large"),
+        ({"stdin": "x" * (1024 * 1024 + 1)}, 413, "stdin_too_large"),
+        ({"files": [file(f"input/{n}") for n in range(33)]}, 413, "too_many_input_files"),
+        ({"files": [file("input/../secret")]}, 400, "invalid_input_path"),
+        ({"files": [file("input/a"), file("input/a")]}, 400, "duplicate_input_path"),
+        (
+            {"files": [{"path": "input/a", "content_base64": "YQ"}]},
+            400,
+            "invalid_input_base64",
+        ),
+        ({"files": [file("input/a", b"x" * (2**21 + 1))]}, 413, "input_file_too_large"),
+        (
+            {"files": [file(f"input/{n}", b"x" * (2**20 * 3 // 2)) for n in range(3)]},
+            413,
+            "input_files_too_large",
+        ),
+        ({"outputs": [f"output/{n}" for n in range(33)]}, 413, "too_many_output_files"),
+        ({"outputs": ["output/../x"]}, 400, "invalid_output_path"),
+        ({"outputs": ["output/a", "output/a"]}, 400, "duplicate_output_path"),
+        ({"runtime": "bash:bookworm-20260826-core"}, 422, "runtime_pack_requires_isolation"),
+        ({"limits": {"allow_network": True}}, 400, "network_opt_in_unsupported"),
+        (
+            {"requirements": {"minimum_isolation": "hardware-vm"}},
+            422,
+            "minimum_isolation_unsatisfied",
+        ),
+    ],
+)
+def test_a_spec_that_is_refused_says_why(
+    gateway: Any, spec: dict[str, Any], status: int, code: str
+) -> None:
+    answer = gateway.submit(SPEC | spec)
+    assert (answer.status, answer.code) == (status, code)
+    assert answer.header("connection") is None
+    assert gateway.engine.jobs == {}
+
+
+@pytest.mark.parametrize("value", ["", "two words", "x" * 129, "é"])
+def test_a_malformed_idempotency_key_is_refused(gateway: Any, value: str) -> None:
+    answer = gateway.submit(SPEC, headers=(("idempotency-key", value),))
+    assert (answer.status, answer.code) == (400, "invalid_idempotency_key")
+
+
+def test_two_idempotency_keys_are_refused(gateway: Any) -> None:
+    headers = (("idempotency-key", "k"), ("idempotency-key", "k"))
+    assert gateway.submit(SPEC, headers=headers).code == "invalid_idempotency_key"
+
+
+def test_the_key_is_judged_after_the_body_and_before_the_spec(gateway: Any) -> None:
+    headers = (("idempotency-key", ""),)
+    assert gateway.call("POST", "/v1/jobs", body=b"{", headers=headers).code == "invalid_json"
+    answer = gateway.submit(SPEC | {"code": ""}, headers=headers)
+    assert answer.code == "invalid_idempotency_key"
+
+
+def test_a_replay_gives_the_same_job_and_says_so(gateway: Any) -> None:
+    headers = (("idempotency-key", "x" * 128),)
+    first = gateway.submit(SPEC, headers=headers)
+    second = gateway.submit(
+        {"code": "true", "limits": {"wall_seconds": 15}, "language": "bash", "files": []},
+        headers=headers,
+    )
+    assert second.json == first.json
+    assert second.header("location") == first.header("location")
+    assert second.header("idempotency-replayed") == "true"
+    other = gateway.submit(SPEC | {"code": "false"}, headers=headers)
+    assert (other.status, other.code) == (422, "idempotency_key_reused")
+
+
+def test_a_requested_limit_is_kept_as_it_was_sent(gateway: Any) -> None:
+    answer = gateway.submit(SPEC | {"limits": {"wall_seconds": 99999}})
+    assert answer.status == 201
+    detail = gateway.call("GET", answer.header("location"))
+    assert detail.json["requested_spec"]["limits"]["wall_seconds"] == 99999
+
+
+def hold_accepts(gateway: Any) -> None:
+    gateway.engine.accepting = gateway.do(type(gateway.engine.accepting))
+
+
+def test_a_full_pool_of_large_bodies_refuses_unread_after_two_seconds(start: Start) -> None:
+    gateway = start()
+    hold_accepts(gateway)
+    large = json.dumps(SPEC | {"stdin": "x" * 70_000}).encode()
+    for _ in range(2):
+        gateway.connect().request("POST", "/v1/jobs", body=large)
+    assert gateway.eventually(lambda: gateway.engine.accepts_begun == 2)
+    peer = gateway.connect()
+    began = time.monotonic()
+    peer.request(
+        "POST",
+        "/v1/jobs",
+        headers=(
+            ("content-length", "70000"),
+            ("content-type", "application/json"),
+            ("expect", "100-continue"),
+        ),
+    )
+    answer = peer.answer()  # the first thing that comes: no interim answer before it
+    assert (answer.status, answer.code) == (429, "tenant_submit_body_capacity")
+    assert 1.8 < time.monotonic() - began < 8
+    assert answer.header("retry-after") == "1"
+    assert answer.header("connection") == "close"
+    assert gateway.submit(SPEC | {"code": " "}).code == "empty_code"  # the small pool has room
+    gateway.connect().request("POST", "/v1/jobs", key="key-of-a-tenant-b", body=large)
+    gateway.connect().request("POST", "/v1/jobs", key="key-of-a-tenant-b", body=large)
+    assert gateway.eventually(lambda: gateway.services.pools.other_bodies.used == 4)
+    other = gateway.call("POST", "/v1/jobs", body=large)
+    assert (other.status, other.code) == (503, "submit_body_capacity")
+    gateway.do(gateway.engine.accepting.set)
+
+
+def test_a_permit_that_comes_free_in_time_is_taken(start: Start) -> None:
+    gateway = start()
+    hold_accepts(gateway)
+    large = json.dumps(SPEC | {"stdin": "x" * 70_000}).encode()
+    with ThreadPoolExecutor(3) as threads:
+        answers = [threads.submit(gateway.call, "POST", "/v1/jobs", body=large) for _ in range(3)]
+        assert gateway.eventually(lambda: gateway.engine.accepts_begun == 2)
+        gateway.do(gateway.engine.accepting.set)
+        assert [answer.result().status for answer in answers] == [201] * 3
+
+
+def test_a_client_that_leaves_during_the_commit_leaves_one_job(start: Start) -> None:
+    gateway = start()
+    hold_accepts(gateway)
+    peer = gateway.connect()
+    peer.request("POST", "/v1/jobs", body=json.dumps(SPEC).encode())
+    assert gateway.eventually(lambda: gateway.engine.accepts_begun == 1)
+    peer.close()
+    time.sleep(0.1)
+    assert gateway.services.pools.small_bodies.used == 1  # the permit stays with the accept
+    gateway.do(gateway.engine.accepting.set)
+    assert gateway.eventually(lambda: gateway.services.pools.small_bodies.used == 0)
+    assert len(gateway.engine.jobs) == 1
+
+
+def test_no_body_is_admitted_once_shutdown_has_begun(gateway: Any) -> None:
+    gateway.do(gateway.services.pools.close)
+    answer = gateway.submit(SPEC)
+    assert (answer.status, answer.code) == (503, "shutting_down")
+    assert answer.header("retry-after") == "1"
