@@ -199,6 +199,12 @@ class ScriptedExecutor:
             await self._news.wait()
         return self._fresh.popleft()
 
+    def forget(self):
+        """Close the streams of runs that nobody followed to their end."""
+        for run in self.runs:
+            run._send.close()
+            run._receive.close()
+
     @property
     def started_ids(self):
         return [run.plan.job_id for run in self.runs]
@@ -257,6 +263,7 @@ class Kit:
                     yield engine
                 finally:
                     engine.begin_shutdown()
+        self.executor.forget()
 
     def row(self, job_id):
         return self.store.read.get(None, job_id)

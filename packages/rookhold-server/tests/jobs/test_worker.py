@@ -312,6 +312,16 @@ async def test_limits_are_clamped_for_the_run_and_kept_as_asked(kit, submit, fin
     assert detail.receipt["requested_limits"]["wall_seconds"] == 99999
 
 
+async def test_a_report_that_cannot_be_stored_still_ends_the_job(kit, submit, finished):
+    async def script(run):
+        run.end(JobStatus.FAILED, 2**40)
+
+    detail = await run_one(kit, submit, finished, script)
+    assert (detail.status, detail.exit_code) == ("error", None)
+    assert detail.receipt["evidence_complete"] is False
+    assert kit.kinds(detail.job_id) == ["accepted", "started", "finished"]
+
+
 # A governed job brings more, and all of it goes through the same road.
 
 

@@ -9,17 +9,31 @@ import anyio
 
 from rookhold_server.jobs.backoff import store_retry
 from rookhold_server.jobs.diagnosis import named
+from rookhold_server.jobs.outcome import Outcome
 from rookhold_store.operations import Finalise
+from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rookhold_server.jobs.outcome import Outcome
     from rookhold_server.jobs.ports import JobStore, LiveBus
     from rookhold_store.operations import Finalised, Participant
     from rookhold_types.clock import Clock
 
 log = logging.getLogger(__name__)
+
+
+# What no retry changes: a provider's report, or a member from another layer, has no stored form.
+_UNSTORABLE = frozenset({"invalid_operation", "not_canonical", "record_refused"})
+
+
+def _unstorable(outcome: Outcome) -> Outcome:
+    """The end of a job whose evidence cannot be stored: an error, and it says that it lacks it."""
+    return Outcome(
+        status=JobStatus.ERROR,
+        duration_ms=max(outcome.duration_ms, 0),
+        receipt={"killed_by": None, "evidence_complete": False},
+    )
 
 
 class Finaliser:
@@ -63,6 +77,8 @@ class Finaliser:
                     return
             except Exception as error:  # noqa: BLE001 - there is no giving up on an end
                 log.warning("job %s could not be finalised yet (%s)", job_id, named(error))
+                if named(error) in _UNSTORABLE:
+                    outcome = _unstorable(outcome)
             await anyio.sleep(wait)
 
     def announce(self, job_id: str, done: Finalised | None) -> None:
