@@ -119,6 +119,30 @@ def test_building_again_gives_the_committed_bytes(policy: dict[str, Any]) -> Non
     assert build(policy) == program()
 
 
+def test_checking_says_whether_the_committed_bytes_are_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rookhold_exec.seccomp import build
+
+    assert build.main(["--check"]) == 0
+    monkeypatch.setattr(build, "PROGRAM", tmp_path / "made.bpf")
+    assert build.main(["--check"]) == 1
+    assert "not what the policy makes" in capsys.readouterr().err
+    assert build.main([]) == 0
+    assert build.main(["--check"]) == 0
+    assert (tmp_path / "made.bpf").read_bytes() == program()
+
+
+def test_a_policy_that_contradicts_itself_is_not_built(policy: dict[str, Any]) -> None:
+    from rookhold_exec.seccomp.build import PolicyError, build
+
+    also_refused = policy | {"allow": policy["allow"] | {"more": ["ptrace"]}}
+    misspelt = policy | {"allow": policy["allow"] | {"more": ["opne"]}}
+    for wrong in (also_refused, misspelt, policy | {"highest": 300}):
+        with pytest.raises(PolicyError):
+            build(wrong)
+
+
 def test_the_digest_is_of_the_bytes_and_other_machines_have_none() -> None:
     assert seccomp.digest("x86_64") == hashlib.sha256(program()).hexdigest()
     assert seccomp.program("aarch64") is None

@@ -95,18 +95,18 @@ def _newer_calls_are_missing(highest: int) -> bytes:
     )
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """Write the program, or with `--check` say whether the committed one is up to date."""
     parser = argparse.ArgumentParser(prog="python -m rookhold_exec.seccomp.build")
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if it differs")
+    check = parser.parse_args(argv).check
     made = build(load_policy())
-    if not parser.parse_args().check:
+    if not check:
         PROGRAM.write_bytes(made)
-        return 0
-    if same := PROGRAM.exists() and PROGRAM.read_bytes() == made:
-        return 0
-    sys.stderr.write("the committed filter is not what the policy makes\n")
-    return int(not same)
+    elif not PROGRAM.exists() or PROGRAM.read_bytes() != made:
+        sys.stderr.write("the committed filter is not what the policy makes\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
