@@ -1,5 +1,7 @@
 import inspect
+import re
 import string
+from pathlib import Path
 
 from rookhold_attestation import errors
 from rookhold_attestation.errors import AttestationError
@@ -35,3 +37,9 @@ def test_every_message_is_one_line_made_of_its_detail() -> None:
         assert error.detail.keys() == set(names)
         assert "\n" not in str(error)
         assert all(f"<{name}>" in str(error) for name in names)
+
+
+def test_every_code_is_explained_in_the_docs_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs/errors.md").read_text("utf-8")
+    section = page.partition("\n## rookhold-attestation\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^### `([^`]+)`$", section, re.MULTILINE)) == sorted(CODES.split())

@@ -32,12 +32,6 @@ def public(folder: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def as_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
-
-
 def code_of_load(path: Path, kind: type[PrivateKey | PublicKey] = PrivateKey) -> str:
     with pytest.raises(AttestationError) as caught:
         kind.load(path)
@@ -151,7 +145,7 @@ def test_a_parent_that_others_may_write_is_refused_for_reading_and_writing(folde
     assert code_of_save(inner / "new") == "unsafe_key_file_permissions"
 
 
-@pytest.mark.usefixtures("as_root")
+@pytest.mark.root
 def test_a_sticky_parent_passes_only_if_it_is_owned_by_root(folder: Path) -> None:
     shared = folder / "shared"
     shared.mkdir()
@@ -162,7 +156,7 @@ def test_a_sticky_parent_passes_only_if_it_is_owned_by_root(folder: Path) -> Non
     assert code_of_load(shared / "key") == "unsafe_key_file_owner"
 
 
-@pytest.mark.usefixtures("as_root")
+@pytest.mark.root
 def test_a_file_or_parent_of_somebody_else_is_refused(private: Path, public: Path) -> None:
     os.chown(private, STRANGER, -1)
     os.chown(public, STRANGER, -1)
@@ -177,7 +171,7 @@ def test_a_file_or_parent_of_somebody_else_is_refused(private: Path, public: Pat
         os.chown(private.parent, 0, -1)
 
 
-@pytest.mark.usefixtures("as_root")
+@pytest.mark.root
 def test_a_key_of_root_may_be_read_by_a_service_user(
     private: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +179,7 @@ def test_a_key_of_root_may_be_read_by_a_service_user(
     assert PrivateKey.load(private).key_id == sample_key().key_id
 
 
-@pytest.mark.usefixtures("as_root")
+@pytest.mark.root
 def test_a_linked_parent_passes_only_if_the_link_is_owned_by_root(private: Path) -> None:
     alias = private.parent / "alias"
     alias.symlink_to(private.parent)
@@ -195,9 +189,8 @@ def test_a_linked_parent_passes_only_if_the_link_is_owned_by_root(private: Path)
     assert code_of_save(alias / "new") == "unsafe_key_file_owner"
 
 
+@pytest.mark.root
 def test_what_a_linked_parent_leads_to_is_checked_as_well(folder: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can make a link that is owned by root")
     open_folder, alias = folder / "open", folder / "alias"
     open_folder.mkdir()
     sample_key().save(open_folder / "key")
