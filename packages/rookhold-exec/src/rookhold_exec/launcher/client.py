@@ -52,6 +52,7 @@ class LauncherClient:
         self._up = asyncio.Event()
         self._gone = asyncio.Event()
         self._closing = False
+        self._served = False  # whether this launcher ever came up; only then is it restarted
         self._restarting: asyncio.Task[None] | None = None
         self.pid = -1
         self.restarts = 0
@@ -91,6 +92,7 @@ class LauncherClient:
                 errno=number,
             )
         loop.add_reader(ours.fileno(), self._told)
+        self._served = True
         self._up.set()
 
     def _spawn(self, fd: int) -> int:
@@ -166,10 +168,10 @@ class LauncherClient:
         self._pidfd = -1
         with contextlib.suppress(ChildProcessError):  # somebody else here may reap every child
             os.waitpid(self.pid, 0)
-        was_up = self._up.is_set()
+        served, self._served = self._served, False
         self._disconnect()
         self._gone.set()
-        if was_up and not self._closing:
+        if served and not self._closing:
             _log.error("the launcher died; restarting it", extra={"code": "launcher_lost"})
             self._restarting = loop.create_task(self._restart())
 

@@ -120,11 +120,13 @@ def _put(path: str, text: bytes) -> None:
 def _give_up_powers(job: Job) -> None:
     faults = job.setup.faults
     program = job.setup.seccomp if "seccomp" not in faults else None
+    keeps = "capabilities-dropped" in faults
     unprivileged_filter = "no-new-privileges" not in faults
+    if not keeps:
+        drop_bounding_set(job.setup.last_capability)
     if program is not None and not unprivileged_filter:
         install_filter(program)  # without no_new_privs only while the capability is still there
-    if "capabilities-dropped" not in faults:
-        drop_bounding_set(job.setup.last_capability)
+    if not keeps:
         drop_capabilities()
     if unprivileged_filter:
         prctl(PR_SET_NO_NEW_PRIVS, 1)

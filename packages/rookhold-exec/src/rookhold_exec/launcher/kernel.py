@@ -54,8 +54,7 @@ MS_REC, MS_PRIVATE = 16384, 1 << 18
 MNT_DETACH = 2
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 1, 2, 4, 8
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
-PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
-PR_CAP_AMBIENT_CLEAR_ALL, SECCOMP_MODE_FILTER = 4, 2
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 36, 38, 2
 SIGCHLD = 17
 
 
@@ -121,10 +120,9 @@ def drop_bounding_set(last: int) -> None:
 
 
 def drop_capabilities() -> None:
-    """Leave this process without any capability, now and across exec."""
+    """Leave this process without any capability, now and across exec; ambient ones go with them."""
     header = pack("<Ii", 0x20080522, 0)  # version 3, this process
     _check(_two_structs(_CAPSET, header, bytes(24)))
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
 
 
 def install_filter(program: bytes) -> None:

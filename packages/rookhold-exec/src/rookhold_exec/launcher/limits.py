@@ -22,11 +22,14 @@ Limit = tuple[int, bytes, int, int]  # resource, its name in /proc/<pid>/limits,
 def wanted(*, cpu_seconds: int, file_bytes: int, processes: int) -> tuple[Limit, ...]:
     """Return what one process of a job gets.
 
-    The hard CPU limit is a second above the soft one: at equal limits the kernel kills without the
-    SIGXCPU that tells why.
+    CPU time is the supervisor's to limit, from an exact counter. The kernel compares an rlimit with
+    a sampled one that may run a tenth ahead of it, so the rlimit lies above and is only a backstop.
+    Its hard value is a second higher still: at equal limits the kernel kills without the SIGXCPU
+    that tells why.
     """
+    backstop = cpu_seconds + 1 + cpu_seconds // 4
     return (
-        (RLIMIT_CPU, b"Max cpu time", cpu_seconds, cpu_seconds + 1),
+        (RLIMIT_CPU, b"Max cpu time", backstop, backstop + 1),
         (RLIMIT_FSIZE, b"Max file size", file_bytes, file_bytes),
         (RLIMIT_CORE, b"Max core file size", 0, 0),
         (RLIMIT_NPROC, b"Max processes", processes, processes),

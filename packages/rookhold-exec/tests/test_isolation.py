@@ -1,0 +1,237 @@
+"""What namespaces-dev keeps a job from, seen from inside, with every control read back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+from rookhold_exec.testing import Harness
+from rookhold_types.limits import Limits
+
+pytestmark = pytest.mark.linux_ns
+
+ALWAYS = {
+    "capabilities-dropped",
+    "cgroup-namespace",
+    "ipc-namespace",
+    "mount-namespace",
+    "network-namespace",
+    "no-new-privileges",
+    "pid-namespace",
+    "read-only-root",
+    "rlimits",
+    "seccomp",
+    "user-namespace",
+    "uts-namespace",
+    "workspace-quota",
+}
+BY_GROUP = {"cgroup-cpu", "cgroup-memory", "cgroup-pids"}
+NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
+
+
+def opened(**settings: object) -> Harness:
+    harness = Harness(choose_backend("namespaces-dev", ExecSettings(**settings)))
+    harness.do(harness.executor.open())
+    return harness
+
+
+@pytest.fixture(scope="module")
+def harness() -> Iterator[Harness]:
+    harness = opened()
+    yield harness
+    harness.close()
+
+
+def test_every_control_of_the_backend_is_seen(harness: Harness) -> None:
+    controls = set(harness.run("python", "print(1)").report.provenance.controls)
+    assert controls - BY_GROUP == ALWAYS
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("control", sorted(ALWAYS | BY_GROUP))
+def test_a_control_that_was_dropped_is_missing_from_the_report_and_no_other(
+    harness: Harness, control: str
+) -> None:
+    whole = set(harness.executor.posture.controls)
+    without = opened(faults=frozenset({control}), node="no-node", bash="no-bash")
+    try:
+        report = without.run("python", "print(1)").report
+    finally:
+        without.close()
+    assert set(report.provenance.controls) == whole - {control}
+    assert report.exit_code == 0
+
+
+def test_without_its_network_namespace_a_job_is_said_to_have_the_host_network() -> None:
+    without = opened(faults=frozenset({"network-namespace"}), node="no-node", bash="no-bash")
+    try:
+        provenance = without.run("python", "print(1)").report.provenance
+    finally:
+        without.close()
+    assert provenance.network_allowed is True
+    assert provenance.networking == "host"
+    assert provenance.effective_limits.allow_network is True
+
+
+def test_without_the_filter_a_job_runs_and_the_report_says_so() -> None:
+    without = opened(seccomp=False, node="no-node", bash="no-bash")
+    try:
+        provenance = without.run("python", "print(1)").report.provenance
+    finally:
+        without.close()
+    assert not provenance.seccomp
+    assert "seccomp" not in provenance.controls
+
+
+def test_jobs_at_the_same_time_share_no_namespace(harness: Harness) -> None:
+    code = (
+        "import os, json, time; "
+        "print(json.dumps([os.readlink('/proc/self/ns/' + n) for n in "
+        f"{NAMESPACES!r}]), flush=True); time.sleep(1)"
+    )
+
+    async def scenario() -> list[list[str]]:
+        plans = [harness.plan("python", code, slot=slot) for slot in range(4)]
+        results = await asyncio.gather(*(harness.finish(plan) for plan in plans))
+        return [json.loads(result.stdout) for result in results]
+
+    own = [os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACES]
+    for of_one_kind in zip(own, *harness.do(scenario()), strict=True):
+        assert len(set(of_one_kind)) == 5
+
+
+@pytest.mark.root
+def test_a_file_planted_anywhere_else_on_the_host_is_not_seen(harness: Harness) -> None:
+    places = [Path(p) for p in ("/root", "/home", "/var", "/run", "/opt", "/srv", "/mnt", "/etc")]
+    planted = []
+    try:
+        for place in places:
+            if place.is_dir():
+                canary = place / f"rookhold-canary-{os.getpid()}"
+                canary.write_text("canary")
+                planted.append(canary)
+        code = (
+            "import os\n"
+            f"print([p for p in {[str(p) for p in planted]!r} if os.path.exists(p)])\n"
+            "print(sorted(os.listdir('/')))\n"
+        )
+        result = harness.run("python", code)
+    finally:
+        for canary in planted:
+            canary.unlink()
+    seen, top = result.stdout.decode().splitlines()
+    assert len(planted) >= 6
+    assert seen == "[]"
+    allowed = {"bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp"}
+    assert set(json.loads(top.replace("'", '"'))) <= allowed | {"usr", "work", "workspace"}
+
+
+def test_nothing_but_the_job_s_own_space_can_be_written(harness: Harness) -> None:
+    code = (
+        "import os\n"
+        "found = []\n"
+        "for top, dirs, files in os.walk('/'):\n"
+        "    if top.startswith(('/proc', '/usr/share', '/usr/lib/python')):\n"
+        "        dirs[:] = []\n"
+        "        continue\n"
+        "    if top.startswith(('/work', '/tmp', '/dev/shm')):\n"
+        "        continue\n"
+        "    try:\n"
+        "        open(top + '/canary', 'w').close(); found.append(top)\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "for path in ('/work', '/tmp', '/dev/shm'):\n"
+        "    open(path + '/mine', 'w').close()\n"
+        "print(found)\n"
+    )
+    result = harness.run("python", code)
+    assert (result.stdout, result.stderr) == (b"[]\n", b"")
+
+
+def test_the_space_of_a_job_is_full_at_its_limit_and_the_host_does_not_notice(
+    harness: Harness,
+) -> None:
+    code = (
+        "import errno, os\n"
+        "written = 0\n"
+        "try:\n"
+        "    for n in range(1000):\n"
+        "        with open(('/work', '/tmp', '/dev/shm')[n % 3] + f'/fill{n}', 'wb', 0) as file:\n"
+        "            for _ in range(16):\n"
+        "                written += file.write(bytes(1 << 16))\n"
+        "except OSError as error:\n"
+        "    print(errno.errorcode[error.errno], written >> 20)\n"
+    )
+    result = harness.run("python", code, limits=Limits(mem_mb=256))
+    name, size = result.stdout.decode().split()
+    assert name == "ENOSPC"
+    assert 60 <= int(size) <= 64
+
+
+def test_files_without_content_are_limited_too(harness: Harness) -> None:
+    code = (
+        "import errno\n"
+        "try:\n"
+        "    for n in range(60000): open(f'/tmp/{n}', 'w').close()\n"
+        "except OSError as error: print(errno.errorcode[error.errno], n)\n"
+    )
+    name, made = harness.run("python", code).stdout.decode().split()
+    assert name == "ENOSPC"
+    assert 16_000 < int(made) < 16_384
+
+
+def test_there_is_no_way_to_the_network(harness: Harness) -> None:
+    code = (
+        "import socket\n"
+        "print(socket.if_nameindex())\n"
+        "for address in (('127.0.0.1', 80), ('10.0.0.1', 80), ('8.8.8.8', 53)):\n"
+        "    try:\n"
+        "        socket.create_connection(address, 1); print('connected')\n"
+        "    except OSError: pass\n"
+    )
+    assert b"connected" not in harness.run("python", code).stdout
+
+
+def test_a_job_cannot_signal_stop_or_see_its_supervisor(harness: Harness) -> None:
+    code = (
+        "import os, signal\n"
+        "for number in range(1, 65):\n"
+        "    try: os.kill(1, number)\n"
+        "    except OSError: pass\n"
+        "pids = [p for p in os.listdir('/proc') if p.isdigit()]\n"
+        "print(os.path.exists('/proc/1'), pids, flush=True)\n"
+        "os.kill(0, signal.SIGSTOP)\n"
+    )
+    result = harness.run("python", code, limits=Limits(wall_seconds=1))
+    assert result.report.killed_by == "wall-clock"
+    assert result.report.wall_time_ms < 3000
+    assert result.stdout.startswith(b"False ")
+
+
+def test_killing_everybody_inside_ends_only_the_job(harness: Harness) -> None:
+    code = "kill -9 -1; echo not reached"
+    result = harness.run("bash", f"bash -c '{code}' & sleep 20")
+    assert result.report.killed_by == "signal-9"
+    assert harness.run("bash", "echo next").stdout == b"next\n"
+
+
+@pytest.mark.root
+def test_worker_slots_have_different_uids(harness: Harness) -> None:
+    async def scenario() -> list[bytes]:
+        code = "read -r me inside < /proc/self/uid_map; echo $me $inside; id -un"
+        plans = [harness.plan("bash", code, slot=slot) for slot in range(2)]
+        return [
+            (await result).stdout
+            for result in [asyncio.ensure_future(harness.finish(plan)) for plan in plans]
+        ]
+
+    first, second = harness.do(scenario())
+    assert first.split()[0] == second.split()[0] == b"1000"
+    assert first.split()[-1] == b"job"

@@ -1,0 +1,234 @@
+"""The launcher's life: what is in it, what its death does, what the server's death does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rookhold_exec.backends.launched import LaunchedExecutor
+from rookhold_exec.errors import ExecutorUnavailableError
+from rookhold_exec.launcher.client import LauncherClient
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+from rookhold_exec.testing import Harness
+from rookhold_types.states import JobStatus
+
+BACKENDS = [pytest.param("namespaces-dev", marks=pytest.mark.linux_ns), "off"]
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@pytest.fixture(params=BACKENDS)
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    executor = choose_backend(request.param, ExecSettings(jobs_root=str(tmp_path), node="none"))
+    harness = Harness(executor)
+    harness.do(executor.open())
+    yield harness
+    harness.close()
+
+
+def client(harness: Harness) -> LauncherClient:
+    assert isinstance(harness.executor, LaunchedExecutor)
+    assert harness.executor._launcher is not None
+    return harness.executor._launcher
+
+
+def gone(pid: int) -> bool:
+    """Say whether a process is gone, or a zombie that only waits for its parent."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until_gone(pids: list[int], seconds: float = 10) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if all(gone(pid) for pid in pids):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def below(pid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            child = int(path.parent.name)
+            found += [child, *below(child)]
+    return found
+
+
+def groups_of(pid: int) -> list[Path]:
+    return list(GROUPS.glob(f"*/rookhold-{pid}-*")) + list(GROUPS.glob(f"*/*/rookhold-{pid}-*"))
+
+
+def test_it_has_no_secret_no_thread_and_no_descriptor_of_the_server(harness: Harness) -> None:
+    with open("/etc/passwd", "rb") as held:
+        os.set_inheritable(held.fileno(), True)
+        os.environ["ROOKHOLD_SECRET"] = "canary"
+        pid = client(harness).pid
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            open_files = [os.readlink(p) for p in Path(f"/proc/{pid}/fd").iterdir()]
+        finally:
+            del os.environ["ROOKHOLD_SECRET"]
+        assert set(environment.split(b"\0")) <= {b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", b""}
+        assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1
+        assert not [name for name in open_files if "passwd" in name]
+        assert os.getsid(pid) == pid
+
+
+def test_a_launcher_that_dies_takes_its_jobs_with_it_and_is_restarted(harness: Harness) -> None:
+    async def scenario() -> None:
+        launcher = client(harness)
+        first = launcher.pid
+        plan = harness.plan("bash", "echo up; sleep 60")
+        running = await harness.executor.start(plan)
+        pids = below(first)
+        assert len(pids) >= 2
+        os.kill(first, signal.SIGKILL)
+        events = [event async for event in running.events()]
+        report = await running.wait()
+        assert report.status is JobStatus.ERROR
+        assert report.killed_by is None
+        assert events[-1].rule == "executor_error"
+        assert wait_until_gone([first, *pids])
+        again = await harness.finish(harness.plan("python", "print('again')"))
+        assert again.stdout == b"again\n"
+        assert launcher.pid != first
+        assert launcher.restarts == 1
+        assert groups_of(first) == []
+
+    harness.do(scenario())
+
+
+def test_jobs_leave_no_process_descriptor_or_group(harness: Harness) -> None:
+    pid = client(harness).pid
+
+    async def scenario() -> None:
+        for n in range(10):
+            plans = [harness.plan("bash", "sleep 0.01 & echo x", slot=slot) for slot in range(2)]
+            await asyncio.gather(*(harness.finish(plan) for plan in plans))
+            if n == 4:
+                scenario.before = len(os.listdir("/proc/self/fd"))
+                scenario.launcher = len(os.listdir(f"/proc/{pid}/fd"))
+        await asyncio.sleep(0.3)
+        assert len(os.listdir("/proc/self/fd")) <= scenario.before
+        assert len(os.listdir(f"/proc/{pid}/fd")) <= scenario.launcher
+        assert below(pid) == []
+        assert [g for own in groups_of(pid) for g in own.glob("job-*")] == []
+
+    harness.do(scenario())
+
+
+_SERVER = """
+import asyncio, sys
+from rookhold_types.limits import Limits
+from rookhold_exec.executor import SandboxPlan
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+
+async def main():
+    executor = choose_backend(sys.argv[1], ExecSettings(jobs_root=sys.argv[2], node="none"))
+    await executor.open()
+    code = b"echo up; (setsid sleep 60 &); sleep 60"
+    plan = SandboxPlan(job_id="held", language="bash", code=code, limits=Limits(wall_seconds=60))
+    running = await executor.start(plan)
+    async for event in running.events():
+        print(executor._launcher.pid, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_server_that_is_killed_takes_launcher_jobs_and_groups_with_it(
+    backend: str, tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_SERVER), backend, str(tmp_path)],
+        stdout=subprocess.PIPE,
+    ) as server:
+        assert server.stdout is not None
+        launcher = int(server.stdout.readline())
+        time.sleep(0.1)
+        pids = [launcher, *below(launcher)]
+        server.kill()
+    assert len(pids) >= 4
+    assert wait_until_gone(pids)
+    assert groups_of(launcher) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.linux_ns
+@pytest.mark.root
+def test_a_new_launcher_sweeps_the_groups_of_a_dead_one(tmp_path: Path) -> None:
+    executor = choose_backend("namespaces-dev", ExecSettings(node="none", bash="none"))
+    harness = Harness(executor)
+    harness.do(executor.open())
+    old = client(harness).pid
+    try:
+        if not groups_of(old):
+            assert "cgroup-memory" not in executor.posture.controls
+            return
+        (place, *_) = groups_of(old)
+        leftover = place.with_name("rookhold-4194300-1")
+        (leftover / "job-x").mkdir(parents=True)
+        second = choose_backend("namespaces-dev", ExecSettings(node="none", bash="none"))
+        harness.do(second.open())
+        harness.do(second.close())
+        assert not leftover.exists()
+        assert groups_of(old)
+    finally:
+        harness.close()
+    assert groups_of(old) == []
+
+
+def test_a_launcher_that_cannot_start_is_told_by_its_code(tmp_path: Path) -> None:
+    for interpreter in (("/nonexistent",), ("/usr/bin/true",)):
+        settings = ExecSettings(jobs_root=str(tmp_path), launcher=interpreter)
+
+        async def scenario(settings: ExecSettings = settings) -> None:
+            with pytest.raises(ExecutorUnavailableError) as caught:
+                await choose_backend("off", settings).open()
+            assert caught.value.code == "executor_unavailable"
+
+        asyncio.run(scenario())
+
+
+@pytest.mark.linux_ns
+def test_cancel_acts_within_milliseconds(tmp_path: Path) -> None:
+    from rookhold_exec.executor import KillReason
+
+    harness = Harness(choose_backend("namespaces-dev", ExecSettings(node="none")))
+    harness.do(harness.executor.open())
+
+    async def scenario() -> float:
+        running = await harness.executor.start(harness.plan("bash", "echo up; sleep 60"))
+        taken = 0.0
+        async for _ in running.events():
+            if not taken:
+                taken = time.monotonic()
+                running.kill(KillReason.CANCELLED)
+        await running.wait()
+        return time.monotonic() - taken
+
+    try:
+        times = sorted(harness.do(scenario()) for _ in range(5))
+    finally:
+        harness.close()
+    assert times[2] < 0.2
