@@ -3,6 +3,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from rookhold_store import Store
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
 

@@ -3,6 +3,7 @@ import json
 
 import apsw
 import pytest
+
 from rookhold_store import (
     Accept,
     Accepted,

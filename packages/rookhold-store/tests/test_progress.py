@@ -1,5 +1,6 @@
 import apsw
 import pytest
+
 from rookhold_store import (
     Append,
     InvalidOperationError,

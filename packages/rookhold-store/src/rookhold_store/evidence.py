@@ -82,7 +82,7 @@ def core_members(
     }
 
 
-def queued_cancel(spec_json: str) -> dict[str, Any]:
+def queued_cancel(spec_json: bytes) -> dict[str, Any]:
     """Return the receipt of a job that was cancelled while it waited: nothing ran, all is known.
 
     Empty if the stored spec does not decode; the core members then stand alone.
@@ -116,7 +116,7 @@ def queued_cancel(spec_json: str) -> dict[str, Any]:
     }
 
 
-def restart(spec_json: str) -> dict[str, Any]:
+def restart(spec_json: bytes) -> dict[str, Any]:
     """Return the receipt of a job that was running when its server died: little can be known."""
     receipt: dict[str, Any] = {
         "killed_by": KilledBy.SERVER_RESTARTED.value,
@@ -125,7 +125,7 @@ def restart(spec_json: str) -> dict[str, Any]:
     }
     try:
         spec = msgspec.json.decode(spec_json)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return receipt
     if not isinstance(spec, dict):
         return receipt

@@ -33,7 +33,7 @@ _JOB: Final = """
 SELECT tenant, status, created_at_ms, started_at_ms, octet_length(effective_spec_json) FROM jobs
 WHERE job_id = ? AND status IN ('queued', 'running')
 """
-_SPEC: Final = "SELECT spec_json FROM jobs WHERE job_id = ?"
+_SPEC: Final = "SELECT CAST(spec_json AS BLOB) FROM jobs WHERE job_id = ?"
 _END: Final = """
 UPDATE jobs SET status = ?, exit_code = ?, finished_at_ms = ?, receipt_json = ? WHERE job_id = ?
 """
@@ -215,11 +215,13 @@ class _FromStoredSpec:
 
     size = 4096
 
-    def __init__(self, reads: Reads, job_id: str, receipt: Callable[[str], dict[str, Any]]) -> None:
+    def __init__(
+        self, reads: Reads, job_id: str, receipt: Callable[[bytes], dict[str, Any]]
+    ) -> None:
         self._job_id = job_id
         self._make = receipt
-        row = reads.get(None, job_id)
-        self._prepared = None if row is None else evidence.parts(receipt(row.spec_json))
+        spec = reads.spec_bytes(job_id)
+        self._prepared = None if spec is None else evidence.parts(receipt(spec))
 
     def receipt(self, db: apsw.Connection) -> evidence.Parts:
         if self._prepared is not None:

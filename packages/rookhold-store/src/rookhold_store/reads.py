@@ -59,6 +59,7 @@ FROM jobs j WHERE j.job_id = ? AND {_VISIBLE}
 _GET_SUMMARY: Final = f"""
 SELECT {_SUMMARY} FROM jobs j INDEXED BY jobs_by_id WHERE j.job_id = ? AND {_VISIBLE}
 """
+_SPEC: Final = "SELECT CAST(spec_json AS BLOB) FROM jobs WHERE job_id = ?"
 _EVENTS: Final = """
 SELECT seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version
 FROM events WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?
@@ -128,6 +129,12 @@ class Reads:
         """Return a whole job; another tenant's is None, `tenant` None is the privileged view."""
         row = self._row(JobRow, _GET, (job_id,))
         return row if row is not None and tenant in (None, row.tenant) else None
+
+    def spec_bytes(self, job_id: str) -> bytes | None:
+        """Return a job's stored spec as bytes, which can be read even if they are not UTF-8."""
+        with self._use() as db:
+            value: bytes | None = db.execute(_SPEC, (job_id,)).get
+        return value
 
     def summary(self, tenant: str | None, job_id: str) -> JobSummary | None:
         """Return a job without its JSON, from an index alone."""
@@ -250,10 +257,8 @@ class Snapshot(Reads):
 
     @contextmanager
     def _use(self) -> Iterator[apsw.Connection]:
-        try:
+        with _reading():
             yield self._db
-        except apsw.Error as exc:
-            raise as_ours(exc) from exc
 
     def replay(
         self, tenant: str | None, job_id: str, after: int = 0, limit: int = 1000
@@ -276,14 +281,12 @@ class ReadPool(Reads):
         with self._slots:
             if self._closed:
                 raise StoreClosedError("the store is closed")
-            try:
+            with _reading():
                 db = self._borrow()
                 try:
                     yield db
                 finally:
                     self._give_back(db)
-            except apsw.Error as exc:
-                raise as_ours(exc) from exc
 
     def _borrow(self) -> apsw.Connection:
         try:
@@ -319,6 +322,16 @@ class ReadPool(Reads):
         self._closed = True
         while self._idle:
             self._idle.pop().close()
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as exc:
+        raise as_ours(exc) from exc
+    except UnicodeDecodeError as exc:
+        raise StorageUnavailableError("a stored text is not UTF-8") from exc
 
 
 def _within(name: str, value: int, most: int) -> None:

@@ -1,0 +1,267 @@
+import os
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rookhold_store import (
+    OpenRefusedError,
+    SchemaVersionError,
+    StorageUnavailableError,
+    Store,
+)
+from rookhold_store.schema import expected_objects, read_objects, schema_text
+from rookhold_store.testing import Jobs, TickingClock
+from rookhold_types.states import JobStatus
+
+
+@pytest.fixture
+def file(path: Path) -> Path:
+    """A closed database with one finished job."""
+    with Store.open(path) as store:
+        Jobs(store).finished(key="k")
+    return path
+
+
+def edit(path: Path, *statements: str) -> None:
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA foreign_keys = OFF")
+    for statement in statements:
+        db.execute(statement)
+    db.close()
+
+
+def refusal(path: Path) -> str:
+    """Return the code with which an open is refused, after checking that nothing was changed."""
+    before = path.read_bytes()
+    with pytest.raises(OpenRefusedError) as caught:
+        Store.open(path)
+    assert path.read_bytes() == before
+    return caught.value.code
+
+
+def test_a_fresh_file_is_the_committed_schema_at_version_4(path: Path) -> None:
+    with Store.open(path, clock=TickingClock()):
+        db = apsw.Connection(str(path))
+        assert read_objects(db) == expected_objects()
+        assert [row[0] for row in db.execute("SELECT version FROM schema_migrations")] == [
+            *(1, 2, 3, 4)
+        ]
+        assert db.pragma("user_version") == 4
+        assert db.execute("SELECT accounting_revision FROM store_meta").get == 2
+        assert db.pragma("journal_mode") == "wal"
+        assert db.pragma("auto_vacuum") == 2
+        assert db.execute("SELECT charged_bytes FROM storage_usage_total").get == 0
+        db.close()
+
+
+def test_the_writer_commits_durably_with_foreign_keys_and_secure_deletion(store: Store) -> None:
+    db = store._writer._db
+    assert (db.pragma("synchronous"), db.pragma("foreign_keys"), db.pragma("secure_delete")) == (
+        2,
+        1,
+        2,
+    )
+    assert db.pragma("busy_timeout") == 5000
+
+
+def test_every_table_is_strict_and_no_index_holds_json() -> None:
+    objects = expected_objects()
+    tables = {name: item for name, item in objects.items() if item.kind == "table"}
+    assert sorted(tables) == [
+        *("attestation_outbox", "attestation_quarantine", "events", "idempotency_keys"),
+        *("job_attestations", "job_storage_usage", "jobs", "retention_tombstones"),
+        *("schema_migrations", "storage_usage_total", "store_meta", "tenant_storage_usage"),
+    ]
+    assert all("STRICT" in (item.sql or "").rsplit(")", 1)[1] for item in tables.values())
+    indexes = [item.sql or "" for item in objects.values() if item.kind == "index"]
+    assert indexes
+    assert not any("_json" in sql for sql in indexes)
+
+
+def test_the_schemas_statuses_are_those_of_the_types() -> None:
+    sql = expected_objects()["jobs"].sql or ""
+    assert all(f"'{status}'" in sql for status in JobStatus)
+
+
+def test_a_reopened_file_behaves_like_a_fresh_one(file: Path) -> None:
+    with Store.open(file) as store:
+        jobs = Jobs(store)
+        assert len(store.read.list_jobs("acme")) == 1
+        assert store.read.last_seq(jobs.finished()) == 4
+
+
+@pytest.mark.parametrize(
+    ("statements", "code"),
+    [
+        (("PRAGMA user_version = -1",), "schema_version"),
+        (("PRAGMA user_version = 5",), "schema_version"),
+        (("PRAGMA user_version = 0",), "schema_history"),
+        (("PRAGMA user_version = 3",), "schema_history"),
+        (
+            ("DROP TRIGGER schema_migrations_no_delete", "DELETE FROM schema_migrations"),
+            "schema_history",
+        ),
+        (
+            (
+                "DROP TRIGGER schema_migrations_no_delete",
+                "DELETE FROM schema_migrations WHERE version > 2",
+                "PRAGMA user_version = 2",
+            ),
+            "schema_version",
+        ),
+        (("DROP TABLE schema_migrations",), "schema_history"),
+        (("DROP TABLE job_attestations",), "schema_mismatch"),
+        (("DROP TABLE attestation_outbox",), "schema_mismatch"),
+        (("DROP TABLE idempotency_keys",), "schema_mismatch"),
+        (("DROP TABLE store_meta",), "schema_mismatch"),
+        (("CREATE TABLE extra (a)",), "schema_mismatch"),
+        (("CREATE VIEW extra AS SELECT 1",), "schema_mismatch"),
+        (("ALTER TABLE jobs ADD COLUMN extra TEXT",), "schema_mismatch"),
+        (
+            ("ALTER TABLE idempotency_keys RENAME COLUMN request_sha256 TO digest",),
+            "schema_mismatch",
+        ),
+        (("DROP TRIGGER events_no_update",), "schema_mismatch"),
+        (
+            (
+                "DROP TRIGGER events_no_update",
+                "CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT 1; END",
+            ),
+            "schema_mismatch",
+        ),
+        (("DROP INDEX jobs_by_tenant",), "schema_mismatch"),
+        (("CREATE INDEX extra ON jobs (status)",), "schema_mismatch"),
+        (("CREATE TABLE gov_run (a TEXT) STRICT",), "schema_mismatch"),
+        (("CREATE TABLE gov_migrations (a)",), "schema_mismatch"),
+        (
+            ("CREATE TABLE gov_migrations (version INTEGER, applied_at_ms INTEGER)",),
+            "schema_history",
+        ),
+        (
+            (
+                "CREATE TABLE gov_migrations (version INTEGER PRIMARY KEY, applied_at_ms INTEGER)",
+                "INSERT INTO gov_migrations VALUES (2, 0)",
+            ),
+            "schema_history",
+        ),
+        (
+            (
+                "CREATE TRIGGER gov_hook AFTER INSERT ON jobs BEGIN SELECT 1; END",
+                "CREATE TABLE gov_migrations (version INTEGER PRIMARY KEY, applied_at_ms INTEGER)",
+                "INSERT INTO gov_migrations VALUES (1, 0)",
+            ),
+            "schema_mismatch",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[-1][:60],
+)
+def test_a_changed_file_is_refused_with_a_code_and_left_alone(
+    file: Path, statements: tuple[str, ...], code: str
+) -> None:
+    edit(file, *statements)
+    assert refusal(file) == code
+
+
+def test_governance_tables_with_their_own_history_are_welcome(file: Path) -> None:
+    edit(
+        file,
+        "CREATE TABLE gov_migrations (version INTEGER PRIMARY KEY, applied_at_ms INTEGER) STRICT",
+        "INSERT INTO gov_migrations VALUES (1, 0), (2, 0)",
+        "CREATE TABLE gov_run (id TEXT PRIMARY KEY) STRICT",
+        "CREATE INDEX gov_run_index ON gov_run (id)",
+        "CREATE TRIGGER gov_run_stays BEFORE DELETE ON gov_run BEGIN SELECT RAISE(ABORT, ''); END",
+    )
+    with Store.open(file) as store:
+        assert store.read.probe() is True
+
+
+def test_an_optimised_file_still_opens(file: Path) -> None:
+    edit(file, "ANALYZE")
+    with Store.open(file) as store:
+        assert store.read.probe() is True
+
+
+def test_an_older_version_is_told_apart_from_a_damaged_one(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(
+        path,
+        "CREATE TABLE schema_migrations (\n"
+        "  version INTEGER PRIMARY KEY CHECK (version BETWEEN 1 AND 4),\n"
+        "  applied_at_ms INTEGER NOT NULL CHECK (applied_at_ms >= 0)\n) STRICT",
+        "INSERT INTO schema_migrations VALUES (1, 0), (2, 0)",
+        "CREATE TABLE jobs (job_id TEXT PRIMARY KEY, tenant TEXT)",
+        "PRAGMA user_version = 2",
+    )
+    with pytest.raises(SchemaVersionError) as caught:
+        Store.open(path)
+    assert caught.value.detail == {"version": 2}
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("CREATE TABLE jobs (id INTEGER PRIMARY KEY)",),
+        ("CREATE TABLE _sqlx_migrations (version BIGINT)", "CREATE TABLE jobs (job_id TEXT)"),
+        ("CREATE TABLE schema_migrations (version VARCHAR(255))", "PRAGMA user_version = 4"),
+        ("CREATE VIEW schema_migrations AS SELECT 1 AS version",),
+        ("CREATE TABLE t (a)", "PRAGMA user_version = 7"),
+    ],
+    ids=lambda value: value[0][:50],
+)
+def test_another_programs_database_is_refused_as_foreign(
+    path: Path, statements: tuple[str, ...]
+) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(path, *statements)
+    assert refusal(path) == "foreign_schema"
+
+
+def test_a_file_that_is_no_database_is_refused_as_foreign(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(b"not a database, though long enough to look like one" * 100)
+    assert refusal(path) == "foreign_schema"
+
+
+def test_an_empty_database_that_claims_a_version_is_not_taken_as_fresh(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(path, "PRAGMA user_version = 4")
+    assert refusal(path) == "foreign_schema"
+
+
+def test_a_creation_that_was_cut_short_is_taken_up_again(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(path, "PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL")
+    with Store.open(path) as store:
+        assert store.read.probe() is True
+        assert store._writer._db.pragma("auto_vacuum") == 2
+
+
+def test_a_creation_whose_commit_fails_leaves_an_empty_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "rookhold_store.schema.schema_text", lambda: schema_text() + "\nSELECT sabotage();"
+    )
+    with pytest.raises(StorageUnavailableError):
+        Store.open(path)
+    monkeypatch.undo()
+    with Store.open(path) as store:
+        assert store.read.list_jobs("acme") == ()
+
+
+def test_the_databases_files_are_private_while_open_and_after(path: Path) -> None:
+    def modes() -> set[int]:
+        return {stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
+
+    before = os.umask(0)
+    try:
+        with Store.open(path) as store:
+            Jobs(store).finished()
+            assert len(list(path.parent.iterdir())) == 3
+            assert modes() == {0o600}
+    finally:
+        os.umask(before)
+    assert modes() == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
