@@ -306,6 +306,18 @@ def test_a_new_launcher_sweeps_what_a_killed_one_left_and_spares_the_living() ->
         groups.close()
 
 
+def test_two_sweeps_may_meet(groups: Groups) -> None:
+    left = [Path(place[2]) / "rookhold-1-1" for place in places()]  # pid 1 has another start time
+    for path in left:
+        (path / "job-x").mkdir(parents=True)
+    threads = [threading.Thread(target=groups.sweep) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not any(path.exists() for path in left)
+
+
 def test_a_group_whose_name_is_not_ours_is_never_swept(groups: Groups) -> None:
     strangers = [Path(place[2]) / "rookhold-dev" for place in places()]
     for path in strangers:

@@ -153,7 +153,10 @@ def _enable(directory: int) -> set[str]:
 
 def _clear(above: int, name: str) -> int:
     """Kill and remove one group with all below it; 1 if it is gone."""
-    own = os.open(name, _DIRECTORY | os.O_CLOEXEC, dir_fd=above)
+    try:
+        own = os.open(name, _DIRECTORY | os.O_CLOEXEC, dir_fd=above)
+    except FileNotFoundError:  # another launcher swept it first
+        return 0
     try:
         paths = _below(own)
         end = monotonic() + _SWEEP_SECONDS
@@ -181,7 +184,7 @@ def _occupied(directory: int, paths: list[str]) -> bool:
     for path in paths:
         try:
             pids = read_at(directory, f"{path}/cgroup.procs").split()
-        except FileNotFoundError:
+        except OSError:  # it is gone, or goes at this moment (ENODEV)
             continue
         for pid in pids:
             occupied = True
