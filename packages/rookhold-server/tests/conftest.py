@@ -18,6 +18,7 @@ from rookhold_exec.executor import (
     StreamEvidence,
 )
 from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
+from rookhold_server.jobs.history import history
 from rookhold_store import Store
 from rookhold_types import (
     EffectiveLimits,
@@ -272,7 +273,7 @@ class Kit:
         return msgspec.json.decode(self.row(job_id).receipt_json)
 
     def events(self, job_id):
-        return self.store.read.events_after(job_id, 0, 5000)
+        return history(self.store.read, job_id)
 
     def kinds(self, job_id):
         return [event.kind for event in self.events(job_id)]
