@@ -24,6 +24,6 @@ def install(code: bytes) -> None:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], "rb") as file:  # noqa: PTH123 - imports nothing it does not need
+    with open(sys.argv[1], "rb") as file:
         install(file.read())
     os.execv(sys.argv[2], sys.argv[2:])

@@ -8,9 +8,8 @@ the job nor fills memory. The same bytes give the same records however they were
 import hashlib
 from typing import Final
 
-from rookhold_types.limits import OUTPUT_BYTES_MAX, OUTPUT_LINES_MAX, OUTPUT_RECORD_BYTES_MAX
-
 from rookhold_exec.executor import OutputRecord, StreamEvidence, StreamName, Truncated
+from rookhold_types.limits import OUTPUT_BYTES_MAX, OUTPUT_LINES_MAX, OUTPUT_RECORD_BYTES_MAX
 
 Captured = OutputRecord | Truncated
 
@@ -39,13 +38,11 @@ class StreamCapture:
         self._bytes_max = max_bytes
         self._records_max = max_records
         self._record_max = max_record_bytes
-        self._pending = (
-            bytearray()
-        )  # unterminated; at most a record and the rest of its last character
+        self._pending = bytearray()  # unterminated: a record, and what its last character lacks
         self._bytes_seen = 0
         self._bytes_kept = 0
         self._records_kept = 0
-        # Bytes are hashed when they leave `_pending`: at the cut this is the digest of what is kept.
+        # Bytes are hashed as they leave `_pending`: at the cut this is the digest of what is kept.
         self._hash = hashlib.sha256()
         self._kept_sha256: str | None = None
         self._truncated = False

@@ -1,6 +1,6 @@
 """A bit of everything that an ordinary Python job does; fails loudly where the kernel refuses."""
 
-import asyncio  # noqa: TID251 - it is what the jobs use
+import asyncio
 import concurrent.futures
 import mmap
 import multiprocessing
