@@ -52,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(settings: Settings) -> int:
     """Raises what `startup.opened` raises."""
-    _warn(settings)
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        _warn(settings)
         async with opened(settings) as gateway:
             await _run(gateway, signals)
             fatal = gateway.engine.fatal

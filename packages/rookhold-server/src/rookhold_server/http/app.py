@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route, Router
 
-from rookhold_server.http.call import NO_STORE, Call, ResponseAbortedError
+from rookhold_server.http.call import NO_STORE, Call
 from rookhold_server.http.gate import Endpoint, pass_through
 from rookhold_server.http.problems import internal_error, problem
 from rookhold_server.http.routes import attestation, job, jobs, result, service
@@ -75,10 +75,9 @@ class Application:
             pass
         except Exception as exc:  # noqa: BLE001 - the edge: any fault becomes the envelope
             _log.error("a request failed", exc_info=exc, extra={"request_id": call.request_id})
-            if call.started:  # half an answer cannot be taken back; end the connection instead
-                raise ResponseAbortedError from None
-            status, body = internal_error(call.request_id)
-            await _answer(call, status, body, [])
+            if not call.started:  # half an answer cannot be taken back: the transport then closes
+                status, body = internal_error(call.request_id)
+                await _answer(call, status, body, [])
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "request",

@@ -17,10 +17,6 @@ NO_STORE: Final = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
 _CLOSE: Final = (b"connection", b"close")
 
 
-class ResponseAbortedError(Exception):
-    """An answer that had begun cannot be finished; the connection ends without its rest."""
-
-
 class Call:
     """Belongs to one request; `headers` go out with whatever answer it gets."""
 

@@ -1,0 +1,147 @@
+"""The server as a process of its own, with a real store and a real executor."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+START_SECONDS = 60
+KEY = "a-key-of-acme-for-tests"
+
+
+class Process:
+    """`python -m rookhold_server` with nothing of our environment but what a test names."""
+
+    def __init__(self, home: Path, settings: dict[str, str]) -> None:
+        self.home = home
+        self.log_file = home.parent / "log"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "ROOKHOLD_ADDR": "127.0.0.1:0",
+            "ROOKHOLD_SANDBOX": "off",
+            "ROOKHOLD_API_KEYS": f"acme:{KEY},other:{KEY}-other",
+            **settings,
+        }
+        self.address = ""
+        self.lifeline = -1
+        self.popen: subprocess.Popen[bytes] | None = None
+
+    def run(self, *arguments: str) -> int:
+        """Run one that is expected to give up, to its end."""
+        with self.log_file.open("wb") as log:
+            return subprocess.run(
+                [sys.executable, "-m", "rookhold_server", *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                timeout=START_SECONDS,
+                check=False,
+            ).returncode
+
+    def spawn(self) -> int:
+        """Start it and do not wait; returns the descriptor on which it will tell its address."""
+        ready, told = os.pipe()
+        watched, self.lifeline = os.pipe()
+        environment = self.environment | {
+            "ROOKHOLD_READY_FD": str(told),
+            "ROOKHOLD_LIFELINE_FD": str(watched),
+        }
+        with self.log_file.open("ab") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "rookhold_server"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                pass_fds=(told, watched),
+            )
+        os.close(told)
+        os.close(watched)
+        return ready
+
+    def start(self) -> Process:
+        with os.fdopen(self.spawn(), "rb") as pipe:
+            line = pipe.read()  # to the end: the server closes it
+        assert line.endswith(b"\n"), f"it did not start:\n{self.log}"
+        self.address = json.loads(line)["address"]
+        return self
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text("utf-8")
+
+    def signal(self, number: int) -> None:
+        assert self.popen is not None
+        self.popen.send_signal(number)
+
+    def ended(self, seconds: float = 60) -> int:
+        assert self.popen is not None
+        return self.popen.wait(seconds)
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.ended()
+
+    def cut_lifeline(self) -> None:
+        os.close(self.lifeline)
+        self.lifeline = -1
+
+    def call(
+        self, method: str, path: str, spec: object = None, *, key: str = KEY, **headers: str
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        try:
+            sent = {"Authorization": f"Bearer {key}", **headers}
+            body = None
+            if spec is not None:
+                sent["Content-Type"] = "application/json"
+                body = json.dumps(spec)
+            connection.request(method, path, body=body, headers=sent)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        if self.lifeline >= 0:
+            self.cut_lifeline()
+        if self.popen is not None and self.popen.poll() is None:
+            self.popen.terminate()
+            try:
+                self.popen.wait(60)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+                self.popen.wait()
+                raise
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Prepare a server with some settings; each test's servers share one home."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    with ExitStack() as stack:
+
+        def prepare(**settings: str) -> Process:
+            named = {f"ROOKHOLD_{name}": text for name, text in settings.items()}
+            process = Process(home, named)
+            stack.callback(process.close)
+            return process
+
+        yield prepare
