@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,6 +75,35 @@ def test_a_wrong_key_is_refused_with_77(rookhold: Rookhold, settings: dict[str, 
         assert ended.returncode == 77
         assert b"invalid_api_key" in ended.stderr
         assert b"wrong" not in ended.stderr
+
+
+@pytest.mark.parametrize(("number", "exit_status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupting_run_cancels_the_job(
+    environment: dict[str, str],
+    settings: dict[str, str],
+    running: TemporaryGateway,
+    tmp_path: Path,
+    number: int,
+    exit_status: int,
+) -> None:
+    process = subprocess.Popen(
+        [
+            *[sys.executable, "-P", "-m", "rookhold_cli", "run", "bash"],
+            *["-c", "echo up; sleep 100", "--wall", "2m"],
+        ],
+        env=environment | settings,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(number)
+        assert process.wait(60) == exit_status
+    with running.target.client() as client:
+        newest = next(client.jobs())
+        assert client.wait(newest.job_id, 60).status == "cancelled"
 
 
 def test_result_repeats_what_run_would_have_said(

@@ -273,6 +273,21 @@ def test_a_download_is_checked_against_its_digest(gateway: Scripted) -> None:
     assert gateway.seen[0].path == "/v1/jobs/j/attestation?wait_seconds=5"
 
 
+def test_a_gateway_too_busy_for_a_large_answer_is_asked_again(gateway: Scripted) -> None:
+    for _ in range(2):
+        gateway.then_refuse(429, "tenant_response_capacity", retryable=True, retry_after="0")
+    gateway.then(result())
+    with gateway.client() as client:
+        assert client.result("j").status == "succeeded"
+
+
+def test_a_submission_that_is_refused_for_capacity_is_not_repeated(gateway: Scripted) -> None:
+    gateway.then_refuse(429, "tenant_queue_saturated", retryable=True, retry_after="1")
+    with gateway.client() as client, pytest.raises(ApiError) as caught:
+        client.submit("python", "1")
+    assert (caught.value.code, len(gateway.seen)) == ("tenant_queue_saturated", 1)
+
+
 def test_a_cancel_says_what_it_changed(gateway: Scripted) -> None:
     gateway.then({"job": job(), "cancellation_requested": True, "already_terminal": False})
     with gateway.client() as client:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -54,6 +56,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
     from rookhold import RookholdError
 
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show it is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         ended = rookhold.main(arguments, prog_name="rookhold", standalone_mode=False)
     except click.ClickException as exc:

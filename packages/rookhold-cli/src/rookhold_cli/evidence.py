@@ -7,13 +7,15 @@ bytes. The receipt is written in its canonical form, the one its own digest is m
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rookhold import ApiError, Artifact, JobDetail, Rookhold
 
-from .errors import FilesError, UsageError
+from .errors import BadEvidenceError, FilesError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +28,8 @@ PUBLIC_KEY: Final = "public-key.pem"
 README: Final = "README.txt"
 NAMES: Final = (RECEIPT, RESULT, ENVELOPE, PUBLIC_KEY, README)
 
-_SIGNING_WAITS: Final = (30, 30)  # seconds; a wait answered "pending" is asked once more
+_SIGNING_SECONDS: Final = 60  # signing takes milliseconds; longer means that something is wrong
+_SIGNING_WAIT: Final = 30  # the longest wait that a gateway grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,22 @@ def fetch_signed(
 
     `public_key_pem` is a key known from elsewhere; without it the server is asked for its own.
     """
-    for wait in _SIGNING_WAITS:
+    deadline = time.monotonic() + _SIGNING_SECONDS
+    while True:
         try:
-            envelope = client.attestation(job_id, wait)
+            envelope = client.attestation(job_id, _SIGNING_WAIT)
             break
         except ApiError as exc:
             if exc.code == "attestation_unavailable":
                 return None
-            if exc.code != "attestation_pending" or wait is _SIGNING_WAITS[-1]:
+            if exc.code != "attestation_pending":
                 raise
+            if time.monotonic() > deadline:
+                raise BadEvidenceError(
+                    "the gateway has not signed this job yet; fetch its evidence later with"
+                    f" `rookhold result {job_id} --evidence DIR`"
+                ) from exc
+            time.sleep(exc.retry_after or 1)
     result = client.result_artifact(job_id)
     pem = public_key_pem or client.public_key().pem.encode("ascii")
     return Signed(result.content, envelope.content, pem, key_from_server=public_key_pem is None)
@@ -73,6 +83,13 @@ def make_folder(folder: Path, *, ours: Iterable[str] = ()) -> None:
             folder.mkdir(mode=0o755, parents=True)
     except OSError as exc:
         raise FilesError(f"cannot make the folder {folder} ({exc.strerror})") from exc
+
+
+def check_place(folder: Path) -> None:
+    """Refuse early a place where `folder` could not be made later; changes nothing."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise FilesError(f"cannot make the folder {folder} here; use --evidence or --no-evidence")
 
 
 def write(

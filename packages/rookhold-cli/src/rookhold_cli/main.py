@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:  # answered before anything is loaded
         sys.stdout.write(f"rookhold {__version__}\n")
         return 0
-    from .dispatch import run
+    try:
+        from .dispatch import run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:  # it came while modules were still being loaded
+        return 130

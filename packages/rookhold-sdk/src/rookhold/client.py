@@ -3,14 +3,14 @@
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Self, TypeVar
 
 from ._members import Members
 from ._patience import Pace, Patience
 from ._spec import checked_key, job_body
 from ._transport import Transport, checked_digest
-from .errors import ApiError, IntegrityError, RookholdError
+from .errors import ApiError, CapacityError, IntegrityError, RookholdError
 from .results import (
     CancelledJob,
     Download,
@@ -23,6 +23,8 @@ from .results import (
 )
 from .service import Capabilities, Readiness, SigningKey, Status, WhoAmI
 
+_T = TypeVar("_T")
+
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:7300"
 _WAIT_STEP: Final = 30  # seconds of one result wait; a dropped one costs no more than that
 _EVENT_PAGE: Final = 1000
@@ -33,7 +35,8 @@ class Rookhold:
 
     `base_url` and `api_key` default to ROOKHOLD_BASE_URL and ROOKHOLD_API_KEY. `timeout` is for
     each request as a whole, in seconds, on top of what the gateway was asked to wait. `patience`
-    is how long `run`, `wait` and a followed history keep trying while the gateway is away.
+    is how long `run`, `wait` and a followed history keep trying while the gateway is away, and
+    how long any large answer is asked for again while the gateway is too busy for it.
     Redirects are never followed and no proxy is used. Instances may be shared between threads.
     """
 
@@ -142,7 +145,7 @@ class Rookhold:
             # Rounded up: waiting a moment too long beats a last look that cannot wait at all.
             step = int(patience.left(_WAIT_STEP) + 0.999)
             try:
-                result = self.result(job_id, step)
+                result = self._result(job_id, step)
             except RookholdError as exc:
                 patience.failed(exc)
                 continue
@@ -152,6 +155,9 @@ class Rookhold:
 
     def result(self, job_id: str, wait_seconds: int = 0) -> Result:
         """Return what is stored now, or at the job's end if that comes within `wait_seconds`."""
+        return self._patiently(lambda: self._result(job_id, wait_seconds))
+
+    def _result(self, job_id: str, wait_seconds: int) -> Result:
         answer = self._http.exchange(
             "GET",
             "v1",
@@ -166,7 +172,8 @@ class Rookhold:
 
     def job(self, job_id: str) -> JobDetail:
         """Return everything that is known about a job, its receipt included once it has ended."""
-        return JobDetail.read(self._http.exchange("GET", "v1", "jobs", job_id).json())
+        answer = self._patiently(lambda: self._http.exchange("GET", "v1", "jobs", job_id))
+        return JobDetail.read(answer.json())
 
     def jobs(
         self, *, status: str | None = None, language: str | None = None, page_size: int = 50
@@ -238,15 +245,17 @@ class Rookhold:
         return self._download(job_id, "result-artifact", wait_seconds)
 
     def _download(self, job_id: str, what: str, wait_seconds: int) -> Download:
-        answer = self._http.exchange(
-            "GET",
-            "v1",
-            "jobs",
-            job_id,
-            what,
-            query={"wait_seconds": wait_seconds},
-            headers={"Accept": "*/*"},
-            wait=wait_seconds,
+        answer = self._patiently(
+            lambda: self._http.exchange(
+                "GET",
+                "v1",
+                "jobs",
+                job_id,
+                what,
+                query={"wait_seconds": wait_seconds},
+                headers={"Accept": "*/*"},
+                wait=wait_seconds,
+            )
         )
         digest = sha256(answer.body)
         checked_digest(answer, digest)
@@ -256,6 +265,15 @@ class Rookhold:
     def public_key(self) -> SigningKey:
         """Return the key the gateway signs with now; no trust anchor, for it names itself."""
         return SigningKey.read(self._http.exchange("GET", "v1", "attestation", "public-key").json())
+
+    def _patiently(self, ask: Callable[[], _T]) -> _T:
+        """Ask again while the gateway is too busy for one more large answer."""
+        patience = Patience(self._patience)
+        while True:
+            try:
+                return ask()
+            except CapacityError as exc:
+                patience.failed(exc)
 
     # The gateway
 

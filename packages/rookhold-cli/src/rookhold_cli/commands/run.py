@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rookhold_cli import ending, evidence, gateway, keeping, output
+from rookhold_cli import ending, evidence, gateway, keeping, output, verifying
 from rookhold_cli.commands import _job_options as options
 from rookhold_cli.errors import TerminatedError, UsageError
 from rookhold_cli.exits import Exit, of_job
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rookhold import JobDetail, Rookhold
+
+_EVIDENCE: Final = Path("rookhold-evidence")
 
 
 @click.command("run", short_help="Run a job and pass its output and exit code on.")
@@ -71,9 +73,15 @@ def command(
         raise UsageError("--detach needs a gateway that stays: set ROOKHOLD_BASE_URL")
     if no_evidence and (folder or public_key):
         raise UsageError("--no-evidence contradicts --evidence and --public-key")
-    if folder is not None and not detach:
-        evidence.make_folder(folder)
-    trusted = public_key.read_bytes() if public_key else None
+    if not (detach or no_evidence):
+        if folder is not None:
+            evidence.make_folder(folder)
+        else:
+            evidence.check_place(_EVIDENCE)
+    trusted = None
+    if public_key is not None:
+        verifying.load_keys([public_key])  # refuses what is no key, and a file others may change
+        trusted = verifying.read_file(public_key)
     with termination_is_an_exception(), _gateway(target, quiet) as (client, known_key):
         submitted = client.submit(**job.spec)
         if detach:
@@ -90,7 +98,7 @@ def command(
             kept = keeping.keep(
                 client,
                 detail,
-                folder or Path("rookhold-evidence", submitted.job_id),
+                folder or _EVIDENCE / submitted.job_id,
                 ended.artifacts,
                 public_key_pem=trusted or known_key,
                 quiet=quiet,
