@@ -117,6 +117,8 @@ async def _run(gateway: Gateway, signals: AsyncIterable[Any]) -> None:
 async def _announce(gateway: Gateway, started: anyio.Event) -> None:
     """Say where we listen, and tell the parent once a submission would be taken."""
     await started.wait()
+    if gateway.engine.shutting_down:
+        return
     _log.info("listening on http://%s", gateway.address)
     while gateway.readiness.refusal() is not None:
         if gateway.engine.shutting_down:

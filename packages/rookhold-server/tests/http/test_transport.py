@@ -1,6 +1,8 @@
 """The limits of a connection, on a real socket."""
 
 import json
+import logging
+import random
 import socket
 import threading
 import time
@@ -296,4 +298,60 @@ def test_clients_that_vanish_anywhere_leave_nothing_behind(gateway: Any) -> None
         thread.join()
     assert gateway.eventually(lambda: gateway.server.connections == 0)
     assert gateway.services.pools.small_bodies.used == 0
+    assert gateway.call("GET", "/healthz").status == 200
+
+
+def test_an_http_1_0_client_is_answered_and_closed(gateway: Any) -> None:
+    peer = gateway.connect()
+    peer.send(b"GET /healthz HTTP/1.0\r\n\r\n")
+    answer = peer.answer()
+    assert (answer.status, answer.body) == (200, b'{"ok":true}')
+    assert peer.ended(1)
+
+
+def test_a_listener_may_be_ipv6(start: Start) -> None:
+    assert start(host="::1").call("GET", "/healthz").status == 200
+
+
+def test_a_body_arriving_byte_by_byte_is_read(gateway: Any) -> None:
+    body = json.dumps({"language": "bash", "code": "true"}).encode()
+    peer = gateway.connect()
+    headers = (("content-length", str(len(body))), ("content-type", "application/json"))
+    peer.request("POST", "/v1/jobs", headers=headers)
+    for byte in body:
+        peer.send(bytes([byte]))
+        time.sleep(0.001)
+    assert peer.answer().status == 201
+
+
+def test_mutilated_requests_never_break_the_server(
+    gateway: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = random.Random(7)
+    body = json.dumps({"language": "bash", "code": "true"}).encode()
+    good = (
+        b"POST /v1/jobs HTTP/1.1\r\nhost: g\r\nauthorization: Bearer key-of-a-tenant-a\r\n"
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+        b"GET /v1/jobs?limit=1 HTTP/1.1\r\nhost: g\r\n"
+        b"authorization: Bearer key-of-a-tenant-a\r\n\r\n" % (len(body), body)
+    )
+    with caplog.at_level(logging.WARNING):
+        for _ in range(300):
+            text = bytearray(good)
+            for _ in range(source.randint(1, 6)):
+                at = source.randrange(len(text))
+                match source.randrange(3):
+                    case 0:
+                        text[at] = source.randrange(256)
+                    case 1:
+                        del text[at : at + source.randint(1, 20)]
+                    case _:
+                        text[at:at] = source.choice([b"\r\n", b"\0", b":", b"\xff", b" ", b"0" * 9])
+            with socket.create_connection(gateway.address, 10) as peer:
+                peer.sendall(text)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(65536):
+                    pass
+    assert gateway.eventually(lambda: gateway.server.connections == 0)
+    assert [record.getMessage() for record in caplog.records] == []
     assert gateway.call("GET", "/healthz").status == 200

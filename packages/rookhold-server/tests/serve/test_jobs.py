@@ -112,3 +112,12 @@ def test_an_interpreter_that_is_missing_is_not_offered(server: Server) -> None:
     assert running.call("GET", "/v1/capabilities")[1]["languages"] == ["python", "bash"]
     status, body = running.call("POST", "/v1/jobs", {"language": "node", "code": "1"})
     assert (status, body["error"]["code"]) == (422, "runtime_unavailable")
+
+
+def test_a_malformed_id_is_a_missing_job(server: Server) -> None:
+    running = server().start()
+    for job_id in ("%00", "x" * 5000, "%F0%9F%98%80", "%ff", "'--"):
+        for path in ("", "/replay", "/result", "/attestation", "/result-artifact"):
+            status, body = running.call("GET", f"/v1/jobs/{job_id}{path}")
+            assert (status, body["error"]["code"]) == (404, "job_not_found")
+        assert running.call("DELETE", f"/v1/jobs/{job_id}")[0] == 404
