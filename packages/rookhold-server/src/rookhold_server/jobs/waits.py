@@ -53,6 +53,8 @@ class Waits:
                 return row is not None
             if not await self._pause(channel, deadline):
                 return False
+            if channel is not None and channel.ended:
+                return True
 
     async def signed(self, tenant: str, job_id: str, seconds: float) -> None:
         """Return once an envelope exists, or certainly never will, or as `terminal` gives up."""
