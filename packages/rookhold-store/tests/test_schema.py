@@ -12,7 +12,8 @@ from rookhold_store import (
     Store,
 )
 from rookhold_store.schema import expected_objects, read_objects, schema_text
-from rookhold_store.testing import Jobs, TickingClock
+from rookhold_store.testing import Jobs, TickingClock, anything_binds
+from rookhold_types.jobs import JobSpec
 from rookhold_types.states import JobStatus
 
 
@@ -177,6 +178,28 @@ def test_governance_tables_with_their_own_history_are_welcome(file: Path) -> Non
         assert store.read.probe() is True
 
 
+def bytes_read() -> int:
+    """Return what this process has read by system calls."""
+    text = Path("/proc/self/io").read_text()
+    return int(text.split("rchar: ")[1].split()[0])
+
+
+def test_a_healthy_reopen_reads_no_payload(path: Path) -> None:
+    with Store.open(path, binding=anything_binds) as store:
+        jobs = Jobs(store)
+        for _ in range(4):
+            job_id = jobs.running(spec=JobSpec(language="python", code="#" * (1024 * 1024)))
+            jobs.append(job_id, "x" * (1024 * 1024))
+            jobs.finalise(job_id, receipt={"padding": "x" * (1024 * 1024)})
+            store.call(jobs.attestation(job_id, result_artifact=bytes(1024 * 1024)))
+    before = bytes_read()
+    with Store.open(path) as store:
+        assert len(store.read.list_jobs("acme")) == 4
+        assert bytes_read() - before < 1024 * 1024
+        store.read.get("acme", job_id)
+        assert bytes_read() - before > 2 * 1024 * 1024  # so the measure does see payloads
+
+
 def test_an_optimised_file_still_opens(file: Path) -> None:
     edit(file, "ANALYZE")
     with Store.open(file) as store:
@@ -263,5 +286,6 @@ def test_the_databases_files_are_private_while_open_and_after(path: Path) -> Non
             assert modes() == {0o600}
     finally:
         os.umask(before)
+    assert list(path.parent.iterdir()) == [path]  # the log was emptied and removed
     assert modes() == {0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

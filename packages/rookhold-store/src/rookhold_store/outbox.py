@@ -37,7 +37,7 @@ _REVIVE: Final = """
 UPDATE attestation_outbox SET attempt_count = 0, next_attempt_ms = ?, failed_at_ms = NULL,
   failure_code = NULL, failure_profile = NULL WHERE job_id = ?
 """
-# typeof() asks a row's header for the type alone, where IS NOT NULL would fetch the whole receipt.
+# typeof() asks a row's header for the type alone, so that no receipt is read.
 _UNLISTED: Final = """
 SELECT j.job_id, j.finished_at_ms FROM jobs j
 WHERE j.finished_at_ms IS NOT NULL AND typeof(j.receipt_json) <> 'null'

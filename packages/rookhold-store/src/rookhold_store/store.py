@@ -60,7 +60,7 @@ class Store:
         self.path = path
         self.clock = clock
         self.read: Final = ReadPool(path)
-        self._commits: list[Callable[[int], None]] = []
+        self._commits: list[Callable[[int], object]] = []
         self._writer = Writer(db, committed=self._committed)
         self._prepare: Mapping[type, Callable[[Any], Work]] = {
             Accept: PreparedAccept,
@@ -129,7 +129,7 @@ class Store:
         """Lend reads that all see one moment; hold it briefly."""
         return self.read.snapshot()
 
-    def on_commit(self, listener: Callable[[int], None]) -> None:
+    def on_commit(self, listener: Callable[[int], object]) -> None:
         """Call `listener` after each shared commit with the number of operations in it."""
         self._commits.append(listener)
 
@@ -138,9 +138,13 @@ class Store:
             listener(operations)
 
     def close(self) -> None:
-        """Finish what was submitted and close every connection."""
-        self._writer.close()
+        """Finish what was submitted and close every connection, the writer's last.
+
+        Only a connection that may write can empty the log and remove it as it leaves.
+        """
+        self._writer.finish()
         self.read.close()
+        self._writer.close()
 
     def __enter__(self) -> Self:
         return self

@@ -39,7 +39,7 @@ class Writer:
     """Owns the write connection. Answers come after the commit; callbacks run in its thread."""
 
     def __init__(
-        self, db: apsw.Connection, *, committed: Callable[[int], None] | None = None
+        self, db: apsw.Connection, *, committed: Callable[[int], object] | None = None
     ) -> None:
         self._db = db
         self._committed = committed  # told the number of operations in each commit
@@ -61,13 +61,17 @@ class Writer:
         future.set_exception(StoreClosedError("the store is closed"))
         return future
 
-    def close(self) -> None:
-        """Finish what was submitted, then end the thread and close the connection."""
+    def finish(self) -> None:
+        """Take nothing more, do what was submitted, and end the thread."""
         with self._lock:
             first, self._closed = not self._closed, True
         if first:
             self._queue.put(None)
         self._thread.join()
+
+    def close(self) -> None:
+        """Finish, then close the connection."""
+        self.finish()
         self._db.close()
 
     def _serve(self) -> None:
@@ -106,13 +110,19 @@ class Writer:
             failure = _shared_failure(exc)
             outcomes = [(future, None, alone or failure) for future, _, alone in outcomes]
             outcomes += [(future, None, failure) for _, future in batch[len(outcomes) :]]
-        if self._committed is not None:
-            self._committed(sum(alone is None for _, _, alone in outcomes))
         for future, result, alone in outcomes:
             if alone is None:
                 future.set_result(result)
             else:
                 future.set_exception(alone)
+        self._tell(sum(alone is None for _, _, alone in outcomes))
+
+    def _tell(self, operations: int) -> None:
+        try:
+            if self._committed is not None:
+                self._committed(operations)
+        except Exception as exc:  # noqa: BLE001  # a listener's mistake must not stop the writer
+            logger.error("a commit listener failed: %s", type(exc).__name__)
 
     def _begin(self) -> None:
         if (
