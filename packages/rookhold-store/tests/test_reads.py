@@ -1,3 +1,4 @@
+from contextlib import ExitStack
 from typing import Any
 
 import apsw
@@ -11,7 +12,7 @@ from rookhold_store import (
     StorageUnavailableError,
     Store,
 )
-from rookhold_store.reads import Reads, Snapshot
+from rookhold_store.reads import IDLE_MAX, Reads, Snapshot
 from rookhold_store.testing import Jobs
 from rookhold_types.jobs import JobSpec
 
@@ -164,6 +165,17 @@ def test_a_snapshot_does_not_see_what_is_written_meanwhile(store: Store, jobs: J
         jobs.append(job_id, "later")
         assert view.last_seq(job_id) == 2
         assert store.read.last_seq(job_id) == 3
+
+
+def test_readers_nest_and_run_side_by_side_without_waiting_for_each_other(
+    store: Store, jobs: Jobs
+) -> None:
+    job_id = jobs.finished()
+    with ExitStack() as held:
+        views = [held.enter_context(store.reader()) for _ in range(3 * IDLE_MAX)]
+        assert [view.last_seq(job_id) for view in views] == [4] * len(views)
+        assert store.read.last_seq(job_id) == 4
+    assert len(store.read._idle) == IDLE_MAX
 
 
 def test_a_reader_cannot_write(store: Store) -> None:

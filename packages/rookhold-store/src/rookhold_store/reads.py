@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POOL_MAX: Final = 8
+IDLE_MAX: Final = 8  # connections kept for later; how many are in use, the callers' threads bound
 LIST_MAX: Final = 501  # a caller's page of 500 and one row to look ahead
 EVENTS_MAX: Final = 5000
 QUEUED_MAX: Final = 1024
@@ -273,20 +272,18 @@ class ReadPool(Reads):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._idle: deque[apsw.Connection] = deque()
-        self._slots = threading.BoundedSemaphore(POOL_MAX)
         self._closed = False
 
     @contextmanager
     def _use(self) -> Iterator[apsw.Connection]:
-        with self._slots:
-            if self._closed:
-                raise StoreClosedError("the store is closed")
-            with _reading():
-                db = self._borrow()
-                try:
-                    yield db
-                finally:
-                    self._give_back(db)
+        if self._closed:
+            raise StoreClosedError("the store is closed")
+        with _reading():
+            db = self._borrow()
+            try:
+                yield db
+            finally:
+                self._give_back(db)
 
     def _borrow(self) -> apsw.Connection:
         try:
@@ -295,7 +292,7 @@ class ReadPool(Reads):
             return open_reader(self._path)
 
     def _give_back(self, db: apsw.Connection) -> None:
-        if self._closed:
+        if self._closed or len(self._idle) >= IDLE_MAX:
             db.close()
         else:
             self._idle.append(db)
