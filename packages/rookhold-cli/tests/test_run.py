@@ -65,31 +65,6 @@ def test_a_program_from_stdin_runs_and_leaves_evidence(rookhold: Rookhold, here:
     assert verifying.verify_folder(folder, tenant="local").compared == ("receipt.json",)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_status"),
-    [
-        (["bash", "-c", "exit 0"], 0),
-        (["bash", "-c", "exit 3"], 3),
-        (["python", "-c", "import os; os._exit(255)"], 255),
-        (["bash", "-c", "kill -9 $$"], 137),
-        (["bash", "-c", "kill -15 $$"], 143),
-        (["bash", "-c", "sleep 60", "--wall", "1s"], 124),
-        (["python", "-c", "while True: pass", "--cpu", "1s", "--wall", "50s"], 125),
-        (["python", "-c", "1", "--output-file", "never-written"], 125),
-        (["python", "-c", "1", "--min-isolation", "hardware-vm"], 77),
-        (["cobol", "-c", "1"], 77),
-        (["python", "-c", "  "], 77),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_the_exit_status_tells_how_it_ended(
-    rookhold: Rookhold, arguments: list[str], exit_status: int
-) -> None:
-    ended = rookhold("run", *arguments, "--no-evidence")
-    assert ended.returncode == exit_status, ended.stderr
-    assert b"Traceback" not in ended.stderr
-
-
 def test_the_memory_limit_ends_with_137(rookhold: Rookhold) -> None:
     hungry = "a = []\nwhile True: a.append(bytearray(b'x' * (1 << 20)))"
     ended = rookhold("run", "python", "-c", hungry, "--memory", "64M", "--wall", "30s", "--json")

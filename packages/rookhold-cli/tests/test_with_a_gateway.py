@@ -57,6 +57,31 @@ def test_run_uses_the_configured_gateway(
     assert "no trust anchor" in said
 
 
+@pytest.mark.parametrize(
+    ("arguments", "exit_status"),
+    [
+        (["bash", "-c", "exit 0"], 0),
+        (["bash", "-c", "exit 3"], 3),
+        (["python", "-c", "import os; os._exit(255)"], 255),
+        (["bash", "-c", "kill -9 $$"], 137),
+        (["bash", "-c", "kill -15 $$"], 143),
+        (["bash", "-c", "sleep 60", "--wall", "1s"], 124),
+        (["python", "-c", "while True: pass", "--cpu", "1s", "--wall", "50s"], 125),
+        (["python", "-c", "1", "--output-file", "never-written"], 125),
+        (["python", "-c", "1", "--min-isolation", "hardware-vm"], 77),
+        (["cobol", "-c", "1"], 77),
+        (["python", "-c", "  "], 77),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_the_exit_status_tells_how_it_ended(
+    rookhold: Rookhold, settings: dict[str, str], arguments: list[str], exit_status: int
+) -> None:
+    ended = rookhold("run", *arguments, "--no-evidence", **settings)
+    assert ended.returncode == exit_status, ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
 def test_a_pinned_key_of_another_gateway_ends_with_65(
     rookhold: Rookhold, settings: dict[str, str], tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
         output.say(str(exc))
         return exc.exit
     except RookholdError as exc:
-        output.say(f"{_prefix(exc)}{exc}")
+        output.say(f"{_prefix(exc)}{exc}{_hint(exc)}")
         return of_error(exc)
     return ended if isinstance(ended, int) else Exit.OK
 
@@ -83,3 +83,13 @@ def _prefix(error: Exception) -> str:
     from rookhold import ApiError
 
     return f"refused ({error.code}): " if isinstance(error, ApiError) else ""
+
+
+def _hint(error: Exception) -> str:
+    from rookhold import UnreachableError
+
+    from .gateway import configured
+
+    if isinstance(error, UnreachableError) and configured() is None:
+        return "; start one with `rookhold dev`, or set ROOKHOLD_BASE_URL and ROOKHOLD_API_KEY"
+    return ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+
+    from rookhold import JobDetail
 
 _KILLED: Final = {
     "cgroup-cpu": "it used up its processor time",
@@ -20,20 +23,34 @@ _KILLED: Final = {
 }
 
 
+def of(detail: JobDetail, rules: Iterable[str] = ()) -> str:
+    """Say how this finished job ended; `rules` names the violations, if they are known."""
+    receipt = detail.receipt or {}
+    return sentence(
+        detail.status,
+        detail.exit_code,
+        detail.killed_by,
+        limits=receipt.get("effective_limits") or {},
+        rules=rules,
+    )
+
+
 def sentence(
     status: str,
     exit_code: int | None,
     killed_by: str | None,
-    violations: Sequence[Mapping[str, Any]] = (),
+    *,
+    limits: Mapping[str, Any] = MappingProxyType({}),
+    rules: Iterable[str] = (),
 ) -> str:
-    """Say how a job with this outcome ended; `violations` are `{rule, detail}` objects."""
+    """Say how a job with this outcome ended; `limits` are those that were in force."""
     if status == "succeeded":
         return "the job ended well"
     if status == "timed_out":
-        wall = _detail(violations, "wall_clock_exceeded", "wall_seconds")
+        wall = limits.get("wall_seconds")
         return f"stopped: it ran longer than its limit of {wall} s" if wall else "stopped: too long"
     if status == "oom_killed":
-        memory = _detail(violations, "memory_cap_exceeded", "mem_mb")
+        memory = limits.get("mem_mb")
         return f"stopped: it wanted more memory than {memory} MiB" if memory else "out of memory"
     if status == "cancelled":
         return "cancelled" + (" before it started" if "before" in (killed_by or "") else "")
@@ -43,14 +60,5 @@ def sentence(
         return f"stopped: {_KILLED.get(killed_by, killed_by)}"
     if status == "failed" and exit_code is not None:
         return f"the job ended with exit code {exit_code}"
-    rules = ", ".join(str(item.get("rule")) for item in violations)
-    return f"the gateway could not run the job ({rules})" if rules else f"the job ended: {status}"
-
-
-def _detail(violations: Sequence[Mapping[str, Any]], rule: str, member: str) -> int | None:
-    for item in violations:
-        detail = item.get("detail")
-        if item.get("rule") == rule and isinstance(detail, dict):
-            value = detail.get(member)
-            return value if isinstance(value, int) else None
-    return None
+    named = ", ".join(rules)
+    return f"the gateway could not run the job ({named})" if named else f"the job ended: {status}"

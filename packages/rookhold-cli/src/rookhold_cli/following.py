@@ -23,6 +23,10 @@ class Ended:
     violations: tuple[Mapping[str, Any], ...]
     truncated: bool
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        return tuple(str(violation.get("rule")) for violation in self.violations)
+
 
 def follow(client: Rookhold, job_id: str, show: Callable[[str, bytes], None] = output.raw) -> Ended:
     """Give `show` each piece of output once and in order; return when the job has ended."""

@@ -127,9 +127,7 @@ class _Tour:
             ),
         )
         detail = self.client.job(submitted.job_id)
-        return detail, ending.sentence(
-            detail.status, detail.exit_code, detail.killed_by, ended.violations
-        )
+        return detail, ending.of(detail, ended.rules)
 
     def _hit_a_limit(self, languages: Sequence[str]) -> None:
         self.tell.chapter("A job that would never end")
@@ -155,12 +153,7 @@ class _Tour:
         receipt = proof.receipt or {}
         backend = str(receipt.get("backend"))
         self.tell.chapter("How strong was the sandbox, and why")
-        name = plain_words.BACKENDS.get(backend, backend)
-        self.tell.para(
-            f"The jobs ran in {name} ({backend}), the strongest to be had on this computer."
-            if backend != "off"
-            else "This computer offers no sandbox, so the jobs ran in none (off)."
-        )
+        self.tell.para(_where(backend, os.environ.get("ROOKHOLD_SANDBOX") or "auto"))
         observed = receipt.get("controls") or ()
         if observed:
             self.tell.para("What was seen in force around the first job, before its first line:")
@@ -174,9 +167,8 @@ class _Tour:
         self.tell.para(
             plain_words.strength(backend, str(receipt.get("isolation_class"))), style="yellow"
         )
-        missing = _not_to_be_had()
-        if missing:
-            self.tell.para(f"What this computer does not offer: {'; '.join(missing)}.")
+        for line in _not_to_be_had():
+            self.tell.para(line)
         if backend == "namespaces-dev":
             self.tell.para("It is the strongest that this version of Rookhold has.")
 
@@ -272,10 +264,24 @@ def _verifier() -> list[str]:
     )
 
 
+def _where(backend: str, asked: str) -> str:
+    """Say which sandbox the jobs ran in, and who chose it."""
+    name = plain_words.BACKENDS.get(backend, backend)
+    if asked != "auto":
+        return f"The jobs ran in {name} ({backend}), because ROOKHOLD_SANDBOX asks for it."
+    if backend == "off":
+        return "This computer offers no sandbox, so the jobs ran in none (off)."
+    return f"The jobs ran in {name} ({backend}), the strongest to be had on this computer."
+
+
 def _not_to_be_had() -> list[str]:
-    """Say what a stronger sandbox would need and this computer lacks, as far as one can tell."""
+    """Say what this computer lacks and why; what lacks for the same reason is said together."""
     host = load("rookhold_cli.host", what="looking at this computer", extra="server")
-    return [f"{fact.control} ({fact.why})" for fact in host.facts() if not fact.available]
+    reasons: dict[str, list[str]] = {}
+    for fact in host.facts():
+        if not fact.available:
+            reasons.setdefault(fact.why, []).append(fact.control)
+    return [f"No {', '.join(controls)} here: {why}." for why, controls in reasons.items()]
 
 
 def _next_steps(tell: Teller, folder: Path) -> None:

@@ -42,8 +42,5 @@ def command(job_id: str, wait: bool, folder: Path | None, as_json: bool) -> int:
         if folder is not None:
             keeping.keep(client, detail, folder, result.artifacts)
     if detail.status != "succeeded":
-        violations = [{"rule": item.rule, "detail": item.detail} for item in result.violations]
-        output.progress(
-            ending.sentence(detail.status, detail.exit_code, detail.killed_by, violations)
-        )
+        output.progress(ending.of(detail, [item.rule for item in result.violations]))
     return of_job(detail.status, detail.exit_code, detail.killed_by)

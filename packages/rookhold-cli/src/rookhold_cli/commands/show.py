@@ -43,7 +43,7 @@ def _facts(detail: JobDetail) -> Iterator[tuple[str, str]]:
         yield "started", when(detail.started_at_ms)
     if detail.finished:
         yield "finished", when(detail.finished_at_ms or 0)
-        yield "ended", ending.sentence(detail.status, detail.exit_code, detail.killed_by)
+        yield "ended", ending.of(detail)
     policy = detail.execution_policy
     if policy.get("bootstrap_ready"):
         yield "sandbox", f"{policy.get('sandbox')} (class {policy.get('isolation_class')})"
