@@ -36,6 +36,7 @@ class Process:
             **settings,
         }
         self.address = ""
+        self.user: int | None = None  # ours
         self.lifeline = -1
         self.popen: subprocess.Popen[bytes] | None = None
 
@@ -70,6 +71,9 @@ class Process:
                 stderr=log,
                 cwd=self.home,
                 pass_fds=(told, watched),
+                user=self.user,
+                group=self.user,
+                extra_groups=None if self.user is None else [],
             )
         os.close(told)
         os.close(watched)

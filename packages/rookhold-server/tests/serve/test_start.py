@@ -2,9 +2,13 @@
 
 import json
 import os
+import shutil
 import socket
 import stat
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +149,51 @@ def test_an_argument_is_a_usage_error(server: Server) -> None:
     assert server().run("--port", "80") == 64
 
 
-def test_production_starts_as_an_unprivileged_account_only(server: Server) -> None:
+@pytest.mark.root
+def test_production_as_root_is_refused(server: Server) -> None:
     if os.geteuid() != 0:
         pytest.skip("this test is about starting as root")
     refused = server(ENV="production", ATTESTATION_MODE="off", UNSAFE_ALLOW_NAIVE="1")
     assert refused.run() == 1
     assert "ROOKHOLD_USER" in refused.log
+
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def private_place() -> Iterator[Path]:
+    """A directory of NOBODY that only root can reach into: production trusts no temp directory."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a server as somebody else")
+    tried = subprocess.run(
+        [sys.executable, "-c", "import rookhold_server"], user=NOBODY, cwd="/", check=False
+    )
+    if tried.returncode != 0:
+        pytest.skip("another account cannot read this checkout")
+    place = Path(tempfile.mkdtemp(prefix="rookhold-test-", dir="/var/lib"))
+    os.chown(place, NOBODY, NOBODY)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.mark.root
+def test_production_starts_as_an_unprivileged_account(server: Server, private_place: Path) -> None:
+    prepared = server(
+        ENV="release",
+        ATTESTATION_MODE="off",
+        UNSAFE_ALLOW_NAIVE="1",
+        DB=str(private_place / "db/rookhold.db"),
+        JOBS_ROOT=str(private_place / "jobs"),
+    )
+    prepared.user = NOBODY
+    prepared.home = private_place
+    running = prepared.start()
+    assert running.call("GET", "/v1/status")[1]["environment"] == "production"
+    status, job = running.call("POST", "/v1/jobs", {"language": "bash", "code": "echo $UID"})
+    assert status == 201
+    result = running.call("GET", f"/v1/jobs/{job['job_id']}/result")[1]
+    assert result["stdout"] == f"{NOBODY}\n"
+    lines = [json.loads(line) for line in running.log.splitlines()]
+    assert any("ROOKHOLD_API_KEYS" in line["message"] for line in lines)
+    assert running.stop() == 0
