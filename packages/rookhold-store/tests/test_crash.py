@@ -74,8 +74,9 @@ def kill_after(path: Path, answers: int) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("answers", [60, 200, 500])
 def test_a_killed_writer_loses_nothing_it_answered_and_leaves_nothing_half_done(
-    path: Path, answers: int
+    tmp_path: Path, answers: int
 ) -> None:
+    path = tmp_path / "state" / "jobs.db"
     said = kill_after(path, answers)
     assert said["accepted"]
     with Store.open(path) as store:
