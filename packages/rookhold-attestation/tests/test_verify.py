@@ -127,6 +127,21 @@ def test_a_wrong_oversized_or_control_character_hint_does_not_matter(hint: str) 
     assert verify(with_hint(), keys=keys).key_ids == (KEY.key_id,)
 
 
+def test_the_hinted_key_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    original = PublicKey.verifies
+
+    def recording(key: PublicKey, signature: bytes, message: bytes) -> bool:
+        tried.append(key.key_id)
+        return original(key, signature, message)
+
+    monkeypatch.setattr(PublicKey, "verifies", recording)
+    verify(
+        EVIDENCE.envelope, keys=[*(sample_key(n).public_key for n in range(2, 17)), KEY.public_key]
+    )
+    assert tried == [KEY.key_id]
+
+
 def test_a_forged_hint_does_not_help() -> None:
     attacker = sample_key(66)
     envelope = changed_envelope(
