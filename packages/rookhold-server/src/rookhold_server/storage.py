@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from rookhold_server.jobs.ports import ConsistentReads
     from rookhold_store import Store
     from rookhold_store.operations import Operation
-    from rookhold_store.reads import ReadPool
 
 R = TypeVar("R")
 
@@ -51,7 +51,7 @@ class Storage:
         submitted.add_done_callback(hand_over)
         return await settled
 
-    async def read(self, query: Callable[[ReadPool], R]) -> R:
+    async def read(self, query: Callable[[ConsistentReads], R]) -> R:
         """Run a short read in a reader thread; no transaction outlives it."""
         return await anyio.to_thread.run_sync(query, self._store.read, limiter=self._threads)
 

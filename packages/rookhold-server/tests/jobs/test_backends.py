@@ -7,6 +7,7 @@ import base64
 import hashlib
 import os
 import shutil
+import signal
 import time
 
 import anyio
@@ -234,6 +235,25 @@ async def test_shutdown_ends_running_jobs_in_time_and_leaves_queued_ones(real, s
     assert engine.fatal is None
     assert real.row(running.job_id).status == "cancelled"
     assert real.row(queued.job_id).status == "queued"
+
+
+async def test_a_killed_launcher_costs_its_jobs_and_nothing_else(real, submit, finished):
+    async with real.running() as engine:
+        held = await submit(engine, code="echo begun; sleep 60", language="bash")
+        while "stdout" not in real.kinds(held.job_id):
+            await anyio.sleep(0.01)
+        os.kill(real.executor._launcher.pid, signal.SIGKILL)
+        detail = whole(real, await finished(engine, held.job_id))
+        assert detail.status == "error"
+        assert (await engine.result(TENANT, held.job_id)).stdout == "begun\n"
+        for _ in range(50):  # it is being restarted; a job that comes too early says so
+            after = await submit(engine, code="echo back", language="bash")
+            detail = whole(real, await finished(engine, after.job_id))
+            if detail.status == "succeeded":
+                break
+            await anyio.sleep(0.05)
+        assert (await engine.result(TENANT, after.job_id)).stdout == "back\n"
+        assert engine.fatal is None
 
 
 async def test_each_language_runs_and_is_signed(real, submit, signing_key):

@@ -18,7 +18,9 @@ CHILD = Path(__file__).parent / "programs" / "engine_until_killed.py"
 
 
 @pytest.mark.parametrize("accepted", [1, 7, 20])
-async def test_a_kill_in_the_middle_of_twenty_jobs_loses_and_doubles_none(kit, tmp_path, accepted):
+async def test_a_kill_in_the_middle_of_twenty_jobs_loses_and_doubles_none(
+    kit, tmp_path, job, submit, accepted
+):
     kit.store.close()
     jobs_root = tmp_path / "jobs"
     jobs_root.mkdir(mode=0o700)
@@ -40,7 +42,10 @@ async def test_a_kill_in_the_middle_of_twenty_jobs_loses_and_doubles_none(kit, t
         run.end()
 
     kit.executor.script = script
+    first = job("echo quick", "bash")
     async with kit.running() as engine:
+        again = await submit(engine, first, key="k0")
+        assert (again.job_id, again.replayed) == (ids[0], True)
         rows = kit.store.read.list_jobs(TENANT, 501)
         with anyio.fail_after(30):
             for row in rows:

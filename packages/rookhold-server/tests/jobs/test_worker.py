@@ -11,6 +11,7 @@ import pytest
 from rookhold_exec.errors import (
     CapabilityUnavailableError,
     LauncherLostError,
+    RuntimeUnavailableError,
     SandboxStartError,
 )
 from rookhold_exec.executor import (
@@ -265,6 +266,22 @@ async def test_an_executor_that_fails_is_told_coarsely_and_the_server_goes_on(
         (await kit.executor.next_run()).end()
         assert (await finished(engine, after.job_id)).status == "succeeded"
         assert engine.fatal is None
+
+
+async def test_an_interpreter_that_is_gone_ends_the_job_unrun(kit, submit, finished):
+    kit.executor.start_error = RuntimeUnavailableError()
+    detail = await run_one(kit, submit, finished, None)
+    assert (detail.status, detail.receipt["killed_by"]) == ("error", "runtime_unavailable")
+    assert kit.kinds(detail.job_id) == ["accepted", "started", "finished"]
+
+
+async def test_controls_are_told_sorted_and_once_whoever_observed_them(kit, submit, finished):
+    async def script(run):
+        run.end(provenance=provenance(kit, controls=("seccomp", "rlimits", "seccomp")))
+
+    detail = await run_one(kit, submit, finished, script)
+    assert detail.receipt["controls"] == ["rlimits", "seccomp"]
+    assert detail.execution_policy.controls == ("rlimits", "seccomp")
 
 
 async def test_a_report_that_never_comes_right_is_an_executor_error(kit, submit, finished):

@@ -1,12 +1,20 @@
 """The signer over a real store: signed, deferred, waived, and never twice."""
 
 import base64
+import hashlib
 
 import anyio
 import msgspec
 import pytest
 
-from rookhold_attestation import Policy, profile, verify_envelope
+from rookhold_attestation import (
+    AttestationError,
+    Policy,
+    profile,
+    verify_envelope,
+    waiver_code,
+)
+from rookhold_server.signing.item import sign_job
 from rookhold_server.signing.signer import PAGE, Signer
 from rookhold_server.storage import Storage
 from rookhold_store import (
@@ -153,8 +161,6 @@ async def test_signing_off_waives_and_signing_on_later_signs_it_all_the_same(
 
 
 async def test_the_same_job_gives_the_same_bytes(kit, ended, signing_key):
-    from rookhold_server.signing.item import sign_job
-
     job_id = ended()
     first = sign_job(kit.store.read, TENANT, job_id, signing_key)
     again = sign_job(kit.store.read, TENANT, job_id, signing_key)
@@ -248,6 +254,50 @@ async def test_what_can_never_be_signed_is_waived_with_its_code(
     assert counts(await signer().sign_due()) == (0, 0, 0, 0)
     kit.store.call(RetryAttestations(job_ids=[job_id], now_ms=kit.clock()))
     assert counts(await signer().sign_due()) == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda receipt: receipt["event_chain"].update(head=None), "chain_head_missing"),
+        (lambda receipt: receipt.update(note=2**60), "number_out_of_range"),
+        (lambda receipt: receipt.update(note=1.5), "number_out_of_range"),
+        (lambda receipt: receipt.update(receipt_sha256="0" * 64), "receipt_digest_mismatch"),
+        (lambda receipt: receipt.pop("outcome"), "receipt_invalid"),
+        (None, "receipt_invalid"),
+    ],
+    ids=["no-head", "large-integer", "fraction", "wrong-digest", "no-outcome", "twice-a-member"],
+)
+async def test_a_stored_receipt_that_no_verifier_would_take_is_waived(
+    kit, ended, signing_key, change, code
+):
+    """Such a receipt cannot be stored by us; an older or foreign writer may have left one."""
+    job_id = ended()
+    row = kit.row(job_id)
+    receipt = msgspec.json.decode(row.receipt_json)
+    if change is not None:
+        change(receipt)
+        if code != "receipt_digest_mismatch":
+            receipt["receipt_sha256"] = _any_digest(receipt)
+    text = msgspec.json.encode(receipt).decode() if change else '{"version":1,"version":1}'
+
+    class Reads:
+        def get(self, tenant, job_id):
+            return msgspec.structs.replace(row, receipt_json=text)
+
+        events_after = kit.store.read.events_after
+
+    with pytest.raises(AttestationError) as refused:
+        sign_job(Reads(), TENANT, job_id, signing_key)
+    assert waiver_code(refused.value) == code
+
+
+def _any_digest(receipt):
+    """The digest over numbers that our own canonical form refuses, as a v1 verifier spells them."""
+    from rookhold_attestation.canonical import canonical
+
+    rest = {name: value for name, value in receipt.items() if name != "receipt_sha256"}
+    return hashlib.sha256(canonical(rest, "Rookhold receipt")).hexdigest()
 
 
 async def test_a_changed_profile_version_makes_a_waiver_due_again(kit, ended, signer):

@@ -47,6 +47,8 @@ async def conclude(
         await pump.add([] if fault is None else [(EventKind.VIOLATION, fault)])
         provenance = Provenance.never_ready(backend)
         ending = _Ending(JobStatus.ERROR, None, None)
+        if execution.runtime_gone:
+            ending.error(KilledBy.RUNTIME_UNAVAILABLE)
         artifacts: list[dict[str, Any]] = []
     else:
         provenance = report.provenance

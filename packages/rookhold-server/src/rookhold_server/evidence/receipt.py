@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rookhold_server.evidence.retained import Retained
 from rookhold_types.checks import decode_files
 from rookhold_types.errors import SpecError
+from rookhold_types.isolation import control_list
 from rookhold_types.receipts import FileDigest, OutputEvidence, StreamOutput, policy_sha256
 from rookhold_types.wire import plain
 
@@ -68,7 +69,11 @@ def executed(
 
 def observed(provenance: Provenance, minimum: IsolationClass) -> dict[str, Any]:
     """The members from `backend` to `policy_sha256`."""
-    members: dict[str, Any] = {**plain(provenance), "minimum_isolation": str(minimum)}
+    members: dict[str, Any] = {
+        **plain(provenance),
+        "controls": list(control_list(provenance.controls)),
+        "minimum_isolation": str(minimum),
+    }
     return {**members, "policy_sha256": policy_sha256(members)}
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from rookhold_exec.errors import (
     CapabilityUnavailableError,
     ExecutorUnavailableError,
+    RuntimeUnavailableError,
     SandboxStartError,
 )
 from rookhold_exec.executor import Executor, KillReason, Report, Running, SandboxPlan
@@ -29,13 +30,15 @@ REPORT_SECONDS_AFTER_FAULT = 30.0
 
 
 class Execution(Struct, frozen=True, kw_only=True):
-    """What came of it: a report, or the violation that says why there is none.
+    """What came of it: a report, or what says why there is none.
 
-    `stopped_before_launch` is set where a cancel or shutdown came before anything ran.
+    `stopped_before_launch` is set where a cancel or shutdown came before anything ran,
+    `runtime_gone` where the interpreter has disappeared since the server started.
     """
 
     report: Report | None = None
     fault: dict[str, Any] | None = None
+    runtime_gone: bool = False
     stopped_before_launch: StopReason | None = None
 
 
@@ -71,6 +74,8 @@ async def execute(
             with launch.starting:
                 launch.running = await executor.start(plan)
             execution = await _follow(launch, token, pump)
+        except RuntimeUnavailableError:
+            execution = Execution(runtime_gone=True)
         except Exception as error:  # noqa: BLE001 - a provider may raise anything
             log.warning("job %s: the executor failed (%s)", plan.job_id, named(error))
             execution = Execution(fault=_fault(error))

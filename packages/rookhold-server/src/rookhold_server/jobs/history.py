@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rookhold_store.reads import Reads
+    from rookhold_server.jobs.ports import JobReads
     from rookhold_types.events import WireEvent
 
 PAGE_EVENTS = 5000
 
 
-def history(reads: Reads, job_id: str) -> list[WireEvent]:
+def history(reads: JobReads, job_id: str) -> list[WireEvent]:
     """Every stored event of the job, ascending. Its size is bounded by the output limits."""
     events: list[WireEvent] = []
     while True:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from rookhold_exec.executor import SandboxPlan
     from rookhold_server.jobs.admission import Lease
@@ -17,12 +18,73 @@ if TYPE_CHECKING:
     from rookhold_server.jobs.fairqueue import Grant, Pending
     from rookhold_server.jobs.live import LiveChannel
     from rookhold_store.operations import Operation, Participant
-    from rookhold_store.reads import ReadPool
-    from rookhold_store.rows import JobRow
+    from rookhold_store.rows import (
+        AttestationRow,
+        AttestationStatusRow,
+        Cursor,
+        JobRow,
+        JobSummary,
+        KeyRow,
+        OutboxRow,
+        PendingRow,
+        QueuedRow,
+        ReplayRows,
+    )
     from rookhold_types.events import WireEvent
     from rookhold_types.states import JobStatus
 
 R = TypeVar("R")
+
+
+class JobReads(Protocol):
+    """Short reads; what they return is committed. `tenant` None is the privileged view."""
+
+    def get(self, tenant: str | None, job_id: str) -> JobRow | None: ...
+
+    def summary(self, tenant: str | None, job_id: str) -> JobSummary | None: ...
+
+    def list_jobs(
+        self,
+        tenant: str | None,
+        limit: int = ...,
+        cursor: Cursor | None = ...,
+        status: str | None = ...,
+        language: str | None = ...,
+    ) -> tuple[JobSummary, ...]: ...
+
+    def events_after(
+        self, job_id: str, after: int = ..., limit: int = ...
+    ) -> tuple[WireEvent, ...]: ...
+
+    def replay(
+        self, tenant: str | None, job_id: str, after: int = ..., limit: int = ...
+    ) -> ReplayRows | None: ...
+
+    def queued_page(
+        self, after: Cursor | None = ..., limit: int = ...
+    ) -> tuple[QueuedRow, ...]: ...
+
+    def running_ids(self, limit: int = ...) -> tuple[str, ...]: ...
+
+    def pending_attestations(self, now_ms: int, limit: int = ...) -> tuple[PendingRow, ...]: ...
+
+    def outbox(self, job_id: str) -> OutboxRow | None: ...
+
+    def attestation(self, tenant: str | None, job_id: str) -> AttestationRow | None: ...
+
+    def attestation_status(
+        self, tenant: str | None, job_id: str
+    ) -> AttestationStatusRow | None: ...
+
+    def find_key(self, tenant: str, key: str) -> KeyRow | None: ...
+
+    def probe(self) -> bool: ...
+
+
+class ConsistentReads(JobReads, Protocol):
+    """The same, and views that see one moment."""
+
+    def snapshot(self) -> AbstractContextManager[JobReads]: ...
 
 
 class JobStore(Protocol):
@@ -34,7 +96,7 @@ class JobStore(Protocol):
         `large` warns that preparing it takes time: much data, or a read before the write.
         """
 
-    async def read(self, query: Callable[[ReadPool], R]) -> R: ...
+    async def read(self, query: Callable[[ConsistentReads], R]) -> R: ...
 
 
 class Admission(Protocol):

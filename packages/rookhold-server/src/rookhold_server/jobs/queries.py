@@ -17,8 +17,7 @@ from rookhold_types.views import JobDetail, JobPage, JobView, QueueView, ReplayP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rookhold_server.jobs.ports import JobStore
-    from rookhold_store.reads import ReadPool
+    from rookhold_server.jobs.ports import ConsistentReads, JobStore
 
 
 R = TypeVar("R")
@@ -43,7 +42,7 @@ class Queries:
         return None if row is None else job_view(row)
 
     async def detail(self, tenant: str, job_id: str) -> JobDetail:
-        def look(reads: ReadPool) -> JobDetail | None:
+        def look(reads: ConsistentReads) -> JobDetail | None:
             with reads.snapshot() as view:
                 row = view.get(tenant, job_id)
                 if row is None:
@@ -93,7 +92,7 @@ class Queries:
         )
 
     async def result(self, tenant: str, job_id: str) -> ResultView:
-        def look(reads: ReadPool) -> ResultView | None:
+        def look(reads: ConsistentReads) -> ResultView | None:
             with reads.snapshot() as view:
                 row = view.summary(tenant, job_id)
                 events = [] if row is None else history(view, job_id)

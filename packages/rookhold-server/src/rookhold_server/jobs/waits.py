@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rookhold_server.jobs.live import LiveChannel
-    from rookhold_server.jobs.ports import JobStore, LiveBus
-    from rookhold_store.reads import ReadPool
+    from rookhold_server.jobs.ports import ConsistentReads, JobStore, LiveBus
 
 POLL_SECONDS: Final = 0.25  # where no notice of this process tells of the job
 
@@ -87,7 +86,7 @@ class Waits:
         )
 
     async def _state(self, tenant: str, job_id: str) -> AttestationState:
-        def look(reads: ReadPool) -> AttestationState | None:
+        def look(reads: ConsistentReads) -> AttestationState | None:
             with reads.snapshot() as view:
                 row = view.summary(tenant, job_id)
                 stored = view.attestation_status(tenant, job_id)
