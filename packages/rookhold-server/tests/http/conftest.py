@@ -1,9 +1,14 @@
-"""A real listener, the real application, and an engine in memory whose faults a test can choose."""
+"""A real listener and the real application, over the real engine or over one in memory.
+
+The one in memory is for what a test must choose: a job's state, a fault, the moment of a commit.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import socket
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +17,9 @@ import anyio
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from rookhold_attestation import binds
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
 from rookhold_server.config.address import Address
 from rookhold_server.http.app import Application
 from rookhold_server.http.capacity import Pools
@@ -23,9 +31,17 @@ from rookhold_server.identity.authentication import Authenticator
 from rookhold_server.identity.principal import Principal
 from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.identity.scopes import Scope
-from rookhold_server.jobs.refusal import Refusal
-from rookhold_server.jobs.values import StoredAttestation, Submitted, TenantStatus
+from rookhold_server.jobs.engine import (
+    Engine,
+    EngineSettings,
+    Refusal,
+    StoredAttestation,
+    Submitted,
+    TenantStatus,
+)
+from rookhold_store import Store
 from rookhold_types.checks import check_spec
+from rookhold_types.clock import now_ms
 from rookhold_types.events import WireEvent
 from rookhold_types.ids import new_job_id
 from rookhold_types.isolation import IsolationClass
@@ -51,7 +67,9 @@ from rookhold_types.wire import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from rookhold_exec.executor import Executor
     from rookhold_types.jobs import JobSpec
 
 PATIENCE = 10.0  # seconds; a deadline of tests, ten times what is expected
@@ -347,6 +365,7 @@ class Gateway:
         self.services = services
         self.address = address
         self.peers: list[Peer] = []
+        self.database: Path | None = None  # of the real engine
 
     def connect(self, receive_buffer: int | None = None) -> Peer:
         peer = Peer(self.address, receive_buffer)
@@ -409,7 +428,9 @@ def one_scope_keys() -> Callable[[str], Principal | None]:
 
 
 @contextmanager
-def running(
+def serving(
+    portal: BlockingPortal,
+    engine: Any,
     *,
     limits: TransportLimits,
     rate: int = 1_000_000,
@@ -418,42 +439,85 @@ def running(
     host: str = "127.0.0.1",
 ) -> Iterator[Gateway]:
     keys = parse_api_keys("a:key-of-a-tenant-a,b:key-of-a-tenant-b", production=True)
+
+    def build() -> tuple[Server, Services]:
+        services = Services(
+            engine=engine,
+            pools=Pools(),
+            readiness=Readiness(engine),
+            authenticator=Authenticator([keys.find, one_scope_keys()]),
+            limiter=RateLimiter(rate, clock),
+            production=False,
+            workers=2,
+            tenant_queue_capacity=64,
+            public_key=public_key,
+            uptime_seconds=lambda: 1,
+        )
+        return Server(Application(services), limits), services
+
+    server, services = portal.call(build)
+    listener = bind(Address(host, 0))
+    address = listener.getsockname()[:2]
+    serving = portal.start_task_soon(server.serve, listener)
+    gateway = Gateway(portal, engine, server, services, address)
+    try:
+        yield gateway
+    finally:
+        for peer in gateway.peers:
+            peer.close()
+        portal.call(server.stop)
+        portal.call(server.cut)
+        serving.result(PATIENCE)
+
+
+@contextmanager
+def running(**options: Any) -> Iterator[Gateway]:
+    with (
+        start_blocking_portal() as portal,
+        serving(portal, portal.call(MemoryEngine), **options) as gateway,
+    ):
+        yield gateway
+
+
+async def open_engine(place: Path) -> tuple[Store, Executor, Engine]:
+    store = Store.open(place / "db/rookhold.db", binding=binds)
+    (place / "jobs").mkdir(mode=0o700)
+    settings = ExecSettings(
+        jobs_root=str(place / "jobs"), path=os.environ["PATH"], node="no-such-node"
+    )
+    executor = choose_backend("off", settings)
+    await executor.open()
+    engine_settings = EngineSettings(version="0", workers=2, tenant_concurrency=2)
+    return (
+        store,
+        executor,
+        Engine(store=store, executor=executor, settings=engine_settings, signer=None, clock=now_ms),
+    )
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """One gateway for a module over the real engine, a real store and the backend `off`."""
     with start_blocking_portal() as portal:
-        engine = portal.call(MemoryEngine)
-
-        def build() -> tuple[Server, Services]:
-            services = Services(
-                engine=engine,
-                pools=Pools(),
-                readiness=Readiness(engine),
-                authenticator=Authenticator([keys.find, one_scope_keys()]),
-                limiter=RateLimiter(rate, clock),
-                production=False,
-                workers=2,
-                tenant_queue_capacity=64,
-                public_key=public_key,
-                uptime_seconds=lambda: 1,
-            )
-            return Server(Application(services), limits), services
-
-        server, services = portal.call(build)
-        listener = bind(Address(host, 0))
-        address = listener.getsockname()[:2]
-        serving = portal.start_task_soon(server.serve, listener)
-        gateway = Gateway(portal, engine, server, services, address)
+        store, executor, engine = portal.call(open_engine, tmp_path_factory.mktemp("real"))
+        started = threading.Event()
+        working = portal.start_task_soon(lambda: engine.run(started=started.set))
+        assert started.wait(PATIENCE)
         try:
-            yield gateway
+            with serving(portal, engine, limits=TransportLimits(drain_seconds=1.0)) as gateway:
+                assert gateway.eventually(lambda: engine.recovered)
+                gateway.database = store.path
+                yield gateway
         finally:
-            for peer in gateway.peers:
-                peer.close()
-            portal.call(server.stop)
-            portal.call(server.cut)
-            serving.result(PATIENCE)
+            portal.call(engine.begin_shutdown)
+            working.result(PATIENCE)
+            portal.call(executor.close)
+            store.close()
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Gateway]]:
-    """Start a gateway with chosen limits."""
+    """Start a gateway over an engine in memory, with chosen limits."""
     with ExitStack() as stack:
 
         def enter(**options: Any) -> Gateway:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import apsw
 import pytest
 
 from rookhold_server.jobs.values import StoredAttestation
@@ -294,3 +295,25 @@ def test_a_cancel_answers_with_the_job(gateway: Any) -> None:
     job_id = gateway.engine.add("a", JobStatus.RUNNING)
     answer = gateway.call("DELETE", f"/v1/jobs/{job_id}").json
     assert (answer["cancellation_requested"], answer["already_terminal"]) == (True, False)
+
+
+def test_no_store_transaction_is_open_while_a_reader_is_slow(real: Any) -> None:
+    spec = {"language": "python", "code": "print('\\x01' * 1_000_000, end='')"}
+    job_id = real.submit(spec).json["job_id"]
+    assert real.call("GET", f"/v1/jobs/{job_id}/result?wait_seconds=60").status == 200
+    peer = real.connect(receive_buffer=4096)
+    peer.request("GET", f"/v1/jobs/{job_id}/result")
+    peer.head()
+    time.sleep(0.2)
+    assert real.services.pools.large_responses.used == 1
+    assert real.submit({"language": "bash", "code": "true"}).status == 201
+    db = apsw.Connection(str(real.database))
+    try:
+        # A checkpoint that truncates waits for every reader of the log: here it must not have to.
+        ended = real.eventually(
+            lambda: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
+        )
+        assert ended, "a reader holds the log"
+    finally:
+        db.close()
+    assert real.services.pools.large_responses.used == 1
