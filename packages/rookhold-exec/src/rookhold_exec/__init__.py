@@ -6,8 +6,7 @@ nothing but the standard library, and must not pay for, or depend on, the rest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as typing's; importing that would double the launcher's memory
 if TYPE_CHECKING:
     from rookhold_exec.executor import (
         Executor,

@@ -7,7 +7,7 @@ what is in force. The order of the steps matters; each one needs what a later on
 from __future__ import annotations
 
 import os
-from _socket import MSG_NOSIGNAL, sethostname, socket
+from _socket import MSG_NOSIGNAL, sethostname
 from resource import RUSAGE_SELF, getrusage
 
 from rookhold_exec.launcher import limits as rlimits
@@ -28,6 +28,7 @@ from rookhold_exec.launcher.kernel import (
 from rookhold_exec.launcher.protocol import receive_frame
 from rookhold_exec.launcher.root import JOB_UID
 from rookhold_exec.launcher.signals import SIG_SETMASK, pthread_sigmask
+from rookhold_exec.launcher.spawn import HIGH
 from rookhold_exec.launcher.stage import stage
 from rookhold_exec.unshare import CLONE_NEWCGROUP, CLONE_NEWUSER, unshare
 
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
 PREPARED, GO, LOST = b"P", b"G", b"E"  # on the socket between the two processes of a sandbox
 
 
-def run(job: Job, supervisor: socket) -> NoReturn:
+def run(job: Job) -> NoReturn:
     """Become the job, or tell the supervisor at which stage that failed and exit."""
     step = "mounts"
+    supervisor = job.theirs
     try:
-        setup = job.setup
-        faults = setup.faults
+        faults = job.setup.faults
+        close_from(HIGH)
+        job.ours.close()
         os.setsid()
         os.umask(0o022)
         _mounts(job)

@@ -17,10 +17,10 @@ class Family:
 
     __slots__ = ("ended", "events", "payload", "payload_cpu_usec", "status")
 
-    def __init__(self) -> None:
+    def __init__(self, payload: int) -> None:
         pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
         self.events = child_events()
-        self.payload = -1
+        self.payload = payload
         self.status = 0
         self.payload_cpu_usec = 0
         self.ended = False

@@ -102,10 +102,10 @@ class Launcher:
             stage = "groups" if job is None and isinstance(error, OSError) else "clone"
             collect.send(control, frame({"op": FAILED, "stage": stage}))
             if job is not None:
-                job.group.close()
+                job.let_go()
                 self._busy.append(job)
         else:
-            job.group.close()
+            job.let_go()
             self._jobs[job.pidfd] = job
             self._poll.register(job.pidfd, select.POLLIN)
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from _socket import AF_UNIX, MSG_NOSIGNAL, SOCK_SEQPACKET, socketpair
+from _socket import MSG_NOSIGNAL
 
 from rookhold_exec.launcher import collect
 from rookhold_exec.launcher.family import Family
@@ -23,7 +23,6 @@ from rookhold_exec.unshare import clone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from _socket import socket
     from typing import NoReturn
 
     from rookhold_exec.launcher.spawn import Job
@@ -35,7 +34,7 @@ def supervise(job: Job) -> NoReturn:
     os.setsid()
     os.umask(0o077)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    family = Family()
+    family = Family(-1)
     try:
         step = _start(job, family)
         if step is not None:
@@ -60,21 +59,20 @@ def _start(job: Job, family: Family) -> str | None:
         work = os.open(job.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stage(work, job.script, receive_frame(job.control), job.outputs, -1)
         step = "clone"
-        ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
         family.payload = clone(0)
     except Exception:  # noqa: BLE001 - whatever it was, the job must not run
         return step
     if family.payload == 0:
-        _become(job, work, theirs)
-    theirs.close()
+        _become(job, work)
+    job.theirs.close()
     for fd in (work, job.stdout, job.stderr):
         os.close(fd)
-    failure = ours.recv(16)  # its end closes when it executes, and when it dies
-    ours.close()
+    failure = job.ours.recv(16)  # its end closes when it executes, and when it dies
+    job.ours.close()
     return "exec" if failure else None
 
 
-def _become(job: Job, work: int, supervisor: socket) -> NoReturn:
+def _become(job: Job, work: int) -> NoReturn:
     try:
         os.setsid()
         os.umask(0o022)
@@ -86,7 +84,7 @@ def _become(job: Job, work: int, supervisor: socket) -> NoReturn:
         close_from(3, on_exec=True)
         os.execve(job.argv[0], job.argv, job.environment)
     finally:
-        supervisor.send(b"E", MSG_NOSIGNAL)
+        job.theirs.send(b"E", MSG_NOSIGNAL)
         os._exit(125)
 
 

@@ -26,6 +26,7 @@ _NO_CAPABILITIES = tuple(
     b"\nCap%b:\t0000000000000000\n" % kind for kind in (b"Inh", b"Prm", b"Eff", b"Bnd", b"Amb")
 )
 _OWN_SPACE = (b"/work", b"/tmp", b"/dev/shm")
+_PAGE = 4096  # what /proc gives at once; a larger buffer would be new pages to fault in
 _FORK_NO_EXEC = 0x40  # in the flags of /proc/<pid>/stat until the process has called exec
 
 
@@ -98,9 +99,9 @@ def has_executed(pid: int) -> bool:
 def _read(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = part = os.read(fd, 65536)
-        while part:  # /proc gives a page at a time
-            part = os.read(fd, 65536)
+        data = part = os.read(fd, _PAGE)
+        while part:
+            part = os.read(fd, _PAGE)
             data += part
         return data
     finally:

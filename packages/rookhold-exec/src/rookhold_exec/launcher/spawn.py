@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from rookhold_exec.launcher import limits as rlimits
 from rookhold_exec.unshare import (
@@ -44,6 +46,7 @@ class Job:
         "environment",
         "group",
         "name",
+        "ours",
         "outputs",
         "pid",
         "pidfd",
@@ -54,6 +57,7 @@ class Job:
         "stderr",
         "stdin",
         "stdout",
+        "theirs",
         "uid",
         "wall_ms",
     )
@@ -80,6 +84,8 @@ class Job:
         if "workspace-quota" not in setup.faults:
             self.space += b",size=%d,nr_inodes=%d" % (message["space_bytes"], message["inodes"])
         self.control = control
+        # Between the two processes of a sandbox; made here, where no page has to be copied for it.
+        self.ours, self.theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
         self.stdout, self.stderr = fds[0], fds[1]
         self.stdin = fds[2] if len(fds) > 2 else setup.null
         self.group = setup.group_for(
@@ -90,8 +96,11 @@ class Job:
         )
         self.pid = self.pidfd = -1
 
-    def kept(self) -> list[int]:
-        return [self.control.fileno(), self.stdout, self.stderr, self.stdin, *self.group.fds]
+    def let_go(self) -> None:
+        """Close what is the supervisor's from now on; for the launcher."""
+        self.ours.close()
+        self.theirs.close()
+        self.group.close()
 
 
 def namespace_flags(faults: frozenset[str]) -> int:
@@ -120,6 +129,4 @@ def start(job: Job, flags: int, supervise: Callable[[Job], NoReturn]) -> None:
 
 def raise_descriptor(fd: int) -> int:
     """Return a copy of `fd` among the launcher's own."""
-    from fcntl import F_DUPFD_CLOEXEC, fcntl
-
     return fcntl(fd, F_DUPFD_CLOEXEC, HIGH)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import select
-from _socket import AF_UNIX, MSG_DONTWAIT, MSG_NOSIGNAL, SOCK_SEQPACKET, socketpair
+from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
 from time import monotonic
 
 from rookhold_exec.launcher import collect, confine, readback
@@ -33,25 +33,24 @@ WALL, KILLED = "wall", "killed"  # causes; the others are named by the meter
 
 def supervise(job: Job) -> NoReturn:
     """Run as the first process of the job's namespaces, to its end."""
+    # The second process first: while it works, this one makes its own copies of what it touches.
+    born_in = job.group.born_in
+    payload = clone3(0, cgroup=born_in) if born_in >= 0 else clone(0)
+    if payload == 0:
+        confine.run(job)
     prctl(PR_SET_PDEATHSIG, SIGKILL)
     close_from(HIGH)
     os.setsid()
-    family = Family()
-    ours, theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
-    born_in = job.group.born_in
-    family.payload = clone3(0, cgroup=born_in) if born_in >= 0 else clone(0)
-    if family.payload == 0:
-        ours.close()
-        confine.run(job, theirs)
-    theirs.close()
+    job.theirs.close()
     for fd in (job.stdout, job.stderr):
         os.close(fd)
     if job.stdin != job.setup.null:
         os.close(job.stdin)
+    family = Family(payload)
     control = job.control
     try:
-        stage, meter, controls = _ready(job, family, ours)
-        ours.close()
+        stage, meter, controls = _ready(job, family)
+        job.ours.close()
         if stage is not None:
             family.end(job)
             _say(control, {"op": FAILED, "stage": stage})
@@ -63,8 +62,9 @@ def supervise(job: Job) -> NoReturn:
         os._exit(0)
 
 
-def _ready(job: Job, family: Family, ours: socket) -> tuple[str | None, Meter, list[str]]:
+def _ready(job: Job, family: Family) -> tuple[str | None, Meter, list[str]]:
     """Bring the payload through its exec; the first member is the stage at which that failed."""
+    ours = job.ours
     waiting = select.poll()
     waiting.register(ours.fileno(), select.POLLIN)
     waiting.register(job.control.fileno(), select.POLLRDHUP)
