@@ -58,3 +58,34 @@ def rookhold(environment: dict[str, str], tmp_path: Path) -> Iterator[Rookhold]:
     yield run
     temporary = Path(environment["HOME"], ".local/state/rookhold/temporary")
     assert not list(temporary.glob("gateway-*")), "a temporary gateway left its state behind"
+
+
+@pytest.fixture
+def rookhold_without(environment: dict[str, str], tmp_path: Path) -> Rookhold:
+    """Run `rookhold ARGUMENTS` where one package, named first, is not installed."""
+
+    def run(missing: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[bytes]:
+        program = (
+            "import sys, importlib.util\n"
+            "class Absent:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            f"        if name.partition('.')[0] == {missing!r}:\n"
+            "            raise ModuleNotFoundError(name)\n"
+            "real = importlib.util.find_spec\n"
+            "importlib.util.find_spec = (\n"
+            f"    lambda name, *rest: None if name == {missing!r} else real(name, *rest)\n"
+            ")\n"
+            "sys.meta_path.insert(0, Absent())\n"
+            "from rookhold_cli.main import main\n"
+            f"sys.exit(main({list(arguments)!r}))"
+        )
+        return subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            env=environment | settings,
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    return run

@@ -109,32 +109,12 @@ def test_the_version_is_the_wheels() -> None:
     ],
 )
 def test_a_missing_extra_is_named_in_one_line(
-    environment: dict[str, str], tmp_path: Path, verb: str, missing: str, extra: str
+    rookhold_without: Rookhold, tmp_path: Path, verb: str, missing: str, extra: str
 ) -> None:
     arguments = {"run": ["python", "-c", "print(1)"], "verify": [str(tmp_path)]}.get(verb, [])
     for name in ("envelope.json", "result.json", "public-key.pem"):
         (tmp_path / name).touch()
-    program = (
-        "import sys\n"
-        "class Absent:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name.partition('.')[0] == {missing!r}:\n"
-        "            raise ModuleNotFoundError(name)\n"
-        "import importlib.util as u\n"
-        "real = u.find_spec\n"
-        f"u.find_spec = lambda name, *a: None if name == {missing!r} else real(name, *a)\n"
-        "sys.meta_path.insert(0, Absent())\n"
-        "from rookhold_cli.main import main\n"
-        f"sys.exit(main({[verb, *arguments]!r}))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        cwd=environment["HOME"],
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    ended = rookhold_without(missing, verb, *arguments)
     assert ended.returncode == 64
     told = ended.stderr.decode().splitlines()
     assert f"pip install 'rookhold-cli{extra}'" in told[-1]

@@ -191,6 +191,12 @@ def test_a_command_that_is_killed_takes_its_gateway_with_it(
     assert rookhold("run", "python", "-c", "1", "--no-evidence").returncode == 0
 
 
+def test_no_sandbox_is_said_aloud_even_when_quiet(rookhold: Rookhold) -> None:
+    ended = rookhold("run", "bash", "-c", "exit 0", "-q", "--no-evidence", ROOKHOLD_SANDBOX="off")
+    assert ended.returncode == 0
+    assert b"NO SANDBOX" in ended.stderr
+
+
 def test_a_gateway_that_cannot_start_says_why(rookhold: Rookhold) -> None:
     ended = rookhold("run", "python", "-c", "1", ROOKHOLD_WORKERS="many")
     assert ended.returncode == 69

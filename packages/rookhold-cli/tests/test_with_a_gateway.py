@@ -82,6 +82,16 @@ def test_the_exit_status_tells_how_it_ended(
     assert b"Traceback" not in ended.stderr
 
 
+def test_without_the_verifier_evidence_is_kept_and_not_called_verified(
+    rookhold_without: Rookhold, settings: dict[str, str], tmp_path: Path
+) -> None:
+    arguments = ["run", "python", "-c", "print(42)", "--evidence", "kept"]
+    ended = rookhold_without("rookhold_attestation", *arguments, **settings)
+    assert (ended.stdout, ended.returncode) == (b"42\n", 0)
+    assert b"not checked here" in ended.stderr
+    assert verifying.verify_folder(tmp_path / "kept").outcome == "succeeded"
+
+
 def test_a_pinned_key_of_another_gateway_ends_with_65(
     rookhold: Rookhold, settings: dict[str, str], tmp_path: Path
 ) -> None:

@@ -123,6 +123,11 @@ def _gateway(target: gateway.Target | None, quiet: bool) -> Iterator[tuple[Rookh
     if not quiet:
         output.say("no gateway is configured; starting a temporary one on this computer")
     with temporary_gateway() as ours, ours.target.client() as client:
+        backend = client.capabilities().execution.backend
+        if backend == "off":  # said even with --quiet: it is about what the job can do to you
+            output.say("WARNING: there is NO SANDBOX here; the job runs as an ordinary process")
+        else:
+            output.progress(f"sandbox {backend}")
         yield client, ours.public_key_pem
 
 
