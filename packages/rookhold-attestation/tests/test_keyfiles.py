@@ -134,7 +134,7 @@ def test_a_missing_file_and_a_missing_directory_are_plain_failures(folder: Path)
 
 def test_a_parent_that_others_may_write_is_refused_for_reading_and_writing(folder: Path) -> None:
     shared = folder / "shared"
-    shared.mkdir()
+    shared.mkdir(mode=0o700)
     sample_key().save(shared / "key")
     for mode in (0o777, 0o775, 0o757):
         shared.chmod(mode)
@@ -148,7 +148,7 @@ def test_a_parent_that_others_may_write_is_refused_for_reading_and_writing(folde
 @pytest.mark.root
 def test_a_sticky_parent_passes_only_if_it_is_owned_by_root(folder: Path) -> None:
     shared = folder / "shared"
-    shared.mkdir()
+    shared.mkdir(mode=0o700)
     shared.chmod(0o1777)
     sample_key().save(shared / "key")
     assert PrivateKey.load(shared / "key").key_id == sample_key().key_id
@@ -192,7 +192,7 @@ def test_a_linked_parent_passes_only_if_the_link_is_owned_by_root(private: Path)
 @pytest.mark.root
 def test_what_a_linked_parent_leads_to_is_checked_as_well(folder: Path) -> None:
     open_folder, alias = folder / "open", folder / "alias"
-    open_folder.mkdir()
+    open_folder.mkdir(mode=0o700)
     sample_key().save(open_folder / "key")
     open_folder.chmod(0o777)
     alias.symlink_to(open_folder)
