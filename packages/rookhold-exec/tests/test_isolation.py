@@ -37,7 +37,7 @@ NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
 
 
 def opened(**settings: object) -> Harness:
-    harness = Harness(choose_backend("namespaces-dev", ExecSettings(**settings)))
+    harness = Harness(choose_backend("namespaces-dev", ExecSettings(workers=4, **settings)))
     harness.do(harness.executor.open())
     return harness
 

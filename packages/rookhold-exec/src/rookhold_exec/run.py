@@ -67,6 +67,7 @@ class SandboxRun:
         self._queue: deque[ExecEvent] = deque()
         self._wake = asyncio.Event()
         self._captured = False
+        self._discarding = False
         self._started: asyncio.Future[tuple[str, ...]] = self._loop.create_future()
         self._gone = asyncio.Event()
         self._finished = asyncio.Event()
@@ -128,7 +129,14 @@ class SandboxRun:
         except OSError:
             return  # the supervisor is gone, or says in a moment why it failed
 
+    def discard(self) -> None:
+        """Read the job's pipes to their end from now on, and keep nothing of what comes."""
+        self._discarding = True
+        self._queue.clear()
+        self._resume()
+
     async def _abort(self) -> None:
+        self.discard()
         self._half_close()
         self._arm(_OVERDUE_SECONDS, "start")
         if self._control is not None:
@@ -140,8 +148,9 @@ class SandboxRun:
             self._started.cancel()
 
     def _take(self, records: Sequence[ExecEvent]) -> bool:
-        self._queue.extend(records)
-        self._wake.set()
+        if not self._discarding:
+            self._queue.extend(records)
+            self._wake.set()
         if self._captured_all():
             self._maybe_finish()
         return len(self._queue) < QUEUE_MAX

@@ -17,7 +17,7 @@ class ExecSettings(Struct, frozen=True, kw_only=True):
     can see a receipt that lacks them; nothing but a test ever sets it.
     """
 
-    workers: int = 2
+    workers: int = 2  # slots; as root each has a uid of its own
     uid_base: int = SLOT_UID_BASE
     seccomp: bool = True
     python: str = "python3"

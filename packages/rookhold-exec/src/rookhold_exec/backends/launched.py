@@ -150,10 +150,15 @@ class LaunchedExecutor:
         """Start `plan` in a fresh sandbox and return once that was seen ready."""
         self._refuse(plan)
         interpreter = self._interpreters.get(plan.language)
-        if interpreter is None or self.locate(interpreter.path) is None:
+        if interpreter is None:
             raise RuntimeUnavailableError
         script = interpreters.SCRIPTS[plan.language]
-        return await self._begin(plan, [interpreter.path, script])
+        try:
+            return await self._begin(plan, [interpreter.path, script])
+        except SandboxStartError as error:
+            if error.stage == "exec" and self.locate(interpreter.path) is None:
+                raise RuntimeUnavailableError from error
+            raise
 
     def _refuse(self, plan: SandboxPlan) -> None:
         for capability in ("mounts", "workspace", "environment", "identity"):
@@ -161,6 +166,8 @@ class LaunchedExecutor:
                 raise CapabilityUnavailableError(capability)
         if plan.limits.allow_network:
             raise CapabilityUnavailableError("network")
+        if not 0 <= plan.slot < self._settings.workers:
+            raise SandboxStartError("slot")
         inside = all(check_input_path(file.path) for file in plan.files)
         if not inside or not all(check_output_path(path) for path in plan.outputs):
             raise SandboxStartError("files")
@@ -229,6 +236,7 @@ class LaunchedExecutor:
         runs = list(self._runs)
         for run in runs:
             run.kill(KillReason.SHUTDOWN)
+            run.discard()
         if runs:
             await asyncio.wait(
                 [asyncio.ensure_future(run.ended()) for run in runs], timeout=_CLOSE_SECONDS

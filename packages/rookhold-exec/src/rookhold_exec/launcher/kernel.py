@@ -20,6 +20,7 @@ def _nr(x86: int, arm: int) -> int:
 
 
 _MOUNT, _UMOUNT2, _PIVOT_ROOT = _nr(165, 40), _nr(166, 39), _nr(155, 41)
+_KEYCTL = _nr(250, 219)
 _CAPSET, _SIGNALFD4, _PRCTL, _SIGACTION = _nr(126, 91), _nr(289, 74), _nr(157, 167), _nr(13, 134)
 _OPEN_TREE, _MOVE_MOUNT, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 429, 436, 437, 442
 
@@ -130,6 +131,11 @@ def install_filter(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
     head = pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     _check(_prctl_text(_PRCTL, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0))
+
+
+def leave_keyring() -> None:
+    """Take an empty session keyring: jobs would inherit the server's, and with it its keys."""
+    _longs(_KEYCTL, 1, 0, 0, 0, 0)  # a kernel without keyrings has none to leave
 
 
 def child_events() -> int:

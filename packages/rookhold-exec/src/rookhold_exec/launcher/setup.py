@@ -6,7 +6,12 @@ import os
 
 from rookhold_exec.launcher import readback, root
 from rookhold_exec.launcher.groups import Groups, own_name
-from rookhold_exec.launcher.kernel import close_from, drop_bounding_set, reset_signal
+from rookhold_exec.launcher.kernel import (
+    close_from,
+    drop_bounding_set,
+    leave_keyring,
+    reset_signal,
+)
 from rookhold_exec.launcher.signals import (
     SIG_BLOCK,
     SIG_DFL,
@@ -130,6 +135,7 @@ class Setup:
 def detach() -> None:
     """Leave the server's session, signals and descriptors; 3 is the socket to it."""
     os.setsid()
+    leave_keyring()
     close_from(4)
     for number in (SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ):
         signal(number, SIG_DFL)

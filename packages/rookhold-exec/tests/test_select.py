@@ -1,0 +1,82 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rookhold_exec.backends.namespaces_dev import NamespacesDev
+from rookhold_exec.backends.off import Off
+from rookhold_exec.errors import (
+    ExecutorUnavailableError,
+    UnknownBackendError,
+    UnsupportedPlatformError,
+)
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+
+
+@pytest.mark.parametrize("name", ["off", "none", "naive"])
+def test_off_has_three_names(name: str, tmp_path: Path) -> None:
+    executor = choose_backend(name, ExecSettings(jobs_root=str(tmp_path)))
+    assert isinstance(executor, Off)
+    assert executor.posture.note.startswith("no sandbox")
+
+
+@pytest.mark.parametrize("name", ["namespaces-dev", "ns-dev"])
+def test_namespaces_dev_has_two_names(name: str) -> None:
+    assert isinstance(choose_backend(name, ExecSettings()), NamespacesDev)
+
+
+@pytest.mark.linux_ns
+def test_auto_takes_the_strongest_and_says_why(tmp_path: Path) -> None:
+    executor = choose_backend("auto", ExecSettings(jobs_root=str(tmp_path)))
+    assert isinstance(executor, NamespacesDev)
+    assert executor.posture.note
+
+
+def test_auto_without_namespaces_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    executor = choose_backend("auto", ExecSettings(jobs_root=str(tmp_path)))
+    assert isinstance(executor, Off)
+    assert "darwin" in executor.posture.note
+
+
+def test_what_is_not_built_is_refused_and_never_replaced() -> None:
+    for name in ("namespaces", "ns", "sandbox", "gvisor", "runsc"):
+        with pytest.raises(UnsupportedPlatformError) as caught:
+            choose_backend(name, ExecSettings())
+        assert caught.value.code == "unsupported_platform"
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UnknownBackendError) as caught:
+        choose_backend("strong", ExecSettings())
+    assert caught.value.code == "unknown_backend"
+
+
+def test_off_needs_a_place_for_its_jobs() -> None:
+    with pytest.raises(ExecutorUnavailableError):
+        choose_backend("off", ExecSettings())
+
+
+def test_the_launcher_imports_nothing_heavy() -> None:
+    """Each module is memory in every supervisor, and pages that it copies at every start."""
+    source = Path(choose_backend.__code__.co_filename).parents[1]
+    code = (
+        f"import sys; sys.path.insert(0, {str(source)!r}); import rookhold_exec.launcher.main; "
+        "print(*sorted(m for m in sys.modules if not m.startswith('rookhold_exec')))"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    heavy = {
+        "typing",
+        "enum",
+        "re",
+        "json",
+        "logging",
+        "asyncio",
+        "contextlib",
+        "pathlib",
+        "msgspec",
+    }
+    assert not heavy & set(loaded)
