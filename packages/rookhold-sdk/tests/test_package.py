@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ import rookhold
 from rookhold.errors import ApiError, RookholdError
 
 WHEEL = Path(__file__).parent.parent
+PAGE = WHEEL.parents[1] / "docs/errors.md"
 
 
 def test_importing_the_package_loads_no_network_code() -> None:
@@ -61,11 +63,13 @@ def test_the_version_is_the_wheels() -> None:
     assert project["dependencies"] == []
 
 
-def test_error_codes_are_unique() -> None:
-    waiting, codes = [RookholdError], []
+def test_every_code_is_unique_and_explained() -> None:
+    waiting, codes = list(RookholdError.__subclasses__()), []
     while waiting:
         kind = waiting.pop()
-        waiting += kind.__subclasses__()
         if not issubclass(kind, ApiError):  # those carry the gateway's code
+            waiting += kind.__subclasses__()
             codes.append(kind.code)
     assert len(codes) == len(set(codes))
+    section = PAGE.read_text("utf-8").partition("## rookhold-sdk\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"^### `(\w+)`$", section, re.MULTILINE)) == sorted(codes)
