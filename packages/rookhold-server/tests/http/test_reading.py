@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.values import StoredAttestation
 from rookhold_types.service import PublicKeyView
 from rookhold_types.states import JobStatus
@@ -119,6 +120,18 @@ def test_a_wait_ends_when_the_job_does(gateway: Any) -> None:
     gateway.engine.set_status("a", job_id, JobStatus.SUCCEEDED)
     answer = peer.answer()
     assert (answer.status, answer.json["stdout"]) == (200, "hello\n")
+    assert gateway.services.pools.result_waits.used == 0
+
+
+def test_a_job_removed_during_a_wait_is_told_as_such(
+    gateway: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def removed(*_: object) -> bool:
+        raise Refusal("job_not_found")
+
+    monkeypatch.setattr(gateway.engine, "wait_terminal", removed)
+    job_id = gateway.engine.add("a", JobStatus.RUNNING)
+    assert gateway.call("GET", f"/v1/jobs/{job_id}/result").code == "job_not_found"
     assert gateway.services.pools.result_waits.used == 0
 
 

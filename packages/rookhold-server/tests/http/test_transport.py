@@ -4,6 +4,7 @@ import json
 import logging
 import random
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -221,6 +222,12 @@ def test_a_body_that_breaks_its_framing_is_refused(gateway: Any) -> None:
     assert gateway.eventually(lambda: gateway.services.pools.other_bodies.used == 0)
 
 
+def test_a_length_of_thousands_of_digits_is_refused(gateway: Any) -> None:
+    peer = gateway.connect()
+    peer.request("POST", "/v1/jobs", headers=(("content-length", "9" * 5000),))
+    assert peer.answer().code == "malformed_request"
+
+
 def test_a_target_in_absolute_form_reaches_its_route(gateway: Any) -> None:
     assert gateway.call("GET", "http://gateway/healthz").status == 200
 
@@ -278,6 +285,33 @@ def test_a_client_that_leaves_in_a_wait_frees_its_connection(gateway: Any) -> No
     peer.close()
     assert gateway.eventually(lambda: gateway.services.pools.result_waits.used == 0)
     assert gateway.eventually(lambda: gateway.server.connections == 0)
+
+
+def test_a_reset_in_mid_commit_cancels_nothing(
+    gateway: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway.engine.accepting = gateway.do(type(gateway.engine.accepting))
+    peer = gateway.connect()
+    peer.request("POST", "/v1/jobs", body=b'{"language":"bash","code":"true"}')
+    assert gateway.eventually(lambda: gateway.engine.accepts_begun == 1)
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    time.sleep(0.1)
+    gateway.do(gateway.engine.accepting.set)
+    assert gateway.eventually(lambda: len(gateway.engine.jobs) == 1)
+    assert gateway.eventually(lambda: gateway.server.connections == 0)
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_cut_reaches_a_wait_behind_which_another_request_queues(start: Start) -> None:
+    gateway = start(limits={"lifetime_seconds": 0.6})
+    job_id = gateway.engine.add("a", JobStatus.RUNNING)
+    peer = gateway.connect()
+    peer.request("GET", f"/v1/jobs/{job_id}/result?wait_seconds=300")
+    peer.request("GET", "/healthz")
+    assert gateway.eventually(lambda: gateway.services.pools.result_waits.used == 1)
+    assert peer.ended(5)
+    assert gateway.eventually(lambda: gateway.services.pools.result_waits.used == 0)
 
 
 def test_clients_that_vanish_anywhere_leave_nothing_behind(gateway: Any) -> None:

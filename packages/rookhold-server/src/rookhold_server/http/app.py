@@ -108,20 +108,21 @@ class _Resource:
         call.route = self._path
         endpoint = self._endpoints.get(call.method)
         if endpoint is None:
-            _mark_uncacheable(call)
+            _mark_uncacheable(call, self._path)
             raise Refusal("method_not_allowed", allow=self._allow)
         await pass_through(call, self._services, endpoint)
 
 
 async def _not_found(scope: Any, receive: Any, send: Any) -> None:
     del receive, send
-    _mark_uncacheable(scope[_CALL])
+    _mark_uncacheable(scope[_CALL], scope["path"])
     raise Refusal("not_found")
 
 
-def _mark_uncacheable(call: Call) -> None:
+def _mark_uncacheable(call: Call, path: str) -> None:
     """The gate does it for its own answers; these are given without passing it."""
-    call.headers.extend(NO_STORE)
+    api = path.startswith("/v1/") or path == "/whoami"
+    call.headers.extend(NO_STORE if api else NO_STORE[:1])
 
 
 async def _answer(call: Call, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:

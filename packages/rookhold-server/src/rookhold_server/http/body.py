@@ -44,8 +44,9 @@ async def read_json_body(call: Call, *, seconds: float = READ_SECONDS) -> bytes:
             message = await call.receive()
             if message["type"] == "http.disconnect":
                 raise ClientGoneError
-            pieces.append(message["body"])
-            size += len(message["body"])
+            piece = message.get("body", b"")
+            pieces.append(piece)
+            size += len(piece)
             if size > BODY_BYTES_MAX:
                 raise Refusal("request_body_too_large")
             if not message.get("more_body", False):

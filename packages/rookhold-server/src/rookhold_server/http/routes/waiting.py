@@ -26,6 +26,7 @@ async def wait_for(
     if services.engine.shutting_down:
         raise Refusal("shutting_down")
     gone = True
+    refusal: Refusal | None = None
     async with (
         services.pools.result_waits.hold(call.principal.tenant),
         anyio.create_task_group() as tasks,
@@ -36,8 +37,13 @@ async def wait_for(
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(watch)
-        await waiting()
+        try:
+            await waiting()
+        except Refusal as told:  # as it is: a task group would wrap it
+            refusal = told
         gone = False
         tasks.cancel_scope.cancel()
     if gone:
         raise ClientGoneError
+    if refusal is not None:
+        raise refusal

@@ -47,6 +47,7 @@ class Connection(TCPServer):
 
     async def run(self) -> None:
         try:
+            peer, own = self._socket.getpeername(), self._socket.getsockname()
             async with TaskGroup(self.loop) as task_group:
                 self.protocol = Http1(  # type: ignore[assignment]  # the wrapper only chooses one
                     self.app,
@@ -55,14 +56,14 @@ class Connection(TCPServer):
                     task_group,
                     ConnectionState(self.state),
                     False,
-                    parse_socket_addr(self._socket.family, self._socket.getpeername()),
-                    parse_socket_addr(self._socket.family, self._socket.getsockname()),
+                    parse_socket_addr(self._socket.family, peer),
+                    parse_socket_addr(self._socket.family, own),
                     self.protocol_send,
                 )
                 self.protocol.retiring = self._is_retiring  # type: ignore[attr-defined]
                 await self._read_data()
         except OSError:
-            pass  # the peer left
+            pass  # the peer left before it could be asked for its address
         finally:
             await self._close()
 
@@ -84,13 +85,18 @@ class Connection(TCPServer):
             raise ClientGoneError from None
 
     async def _read_data(self) -> None:
+        # Nothing may leave this coroutine: the task group would cancel a handler in mid-commit.
+        with contextlib.suppress(OSError):  # a reset says no more than an end of file
+            await self._read_to_the_end()
+        await self.protocol.handle(Closed())
+
+    async def _read_to_the_end(self) -> None:
         dropped = 0
         while data := await self.reader.read(_READ_BYTES):
             if not self._ending:
                 await self.protocol.handle(RawData(data))
             elif (dropped := dropped + len(data)) > self._limits.linger_bytes:
                 break
-        await self.protocol.handle(Closed())
 
     def _begin_end(self) -> None:
         """Send end-of-file, then drop what still comes for a moment.
@@ -138,5 +144,6 @@ class Connection(TCPServer):
         return self._written - buffered - waiting[0]
 
     def abort(self) -> None:
-        """Close at once, whatever is buffered; the reader and the writer both notice."""
+        """Close at once, whatever is buffered, and wake the reader wherever it waits."""
         self.writer.transport.abort()
+        self.protocol.end()  # type: ignore[attr-defined]  # ours, see `run`

@@ -62,7 +62,7 @@ class Http1(H11Protocol):
                 self.connection.receive_data(event.data)
                 await self._handle_events()
         else:
-            self._end()
+            self.end()
             if self.stream is not None:
                 await self._close_stream()
 
@@ -184,10 +184,10 @@ class Http1(H11Protocol):
             await self.can_read.set()
             await self.send(Updated(idle=True))
         else:
-            self._end()
+            self.end()
             await self.send(Closed())
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Let the reader go, wherever it waits; it takes nothing more from this peer."""
         self._ended = True
         self._asked.set()
