@@ -176,6 +176,19 @@ async def test_a_row_that_cannot_be_recovered_is_fatal_and_stays_as_it_was(kit, 
     assert {kit.row(one).status for one in (stuck, after)} == {"error"}
 
 
+async def test_shutdown_cuts_a_recovery_that_does_not_get_on(kit, stored):
+    job_id = stored(started=True)
+    kit.set(recovery_grace_seconds=0.05)
+    engine = kit.engine(store=Stubborn(kit.store, job_id, 1000))
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: engine.run(started=lambda: None))
+            await anyio.sleep(0.05)
+            engine.begin_shutdown()
+    assert engine.fatal is None
+    assert kit.row(job_id).status == "running"
+
+
 async def test_a_stored_spec_that_no_longer_decodes_ends_with_the_core_members(kit):
     from rookhold_store import Accept
     from rookhold_types import canonical_sha256, new_job_id

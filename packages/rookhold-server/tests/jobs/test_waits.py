@@ -180,6 +180,34 @@ async def test_a_terminal_job_that_is_not_signed_yet_is_pending(kit, submit, fin
         assert (await engine.attestation(TENANT, submitted.job_id)).envelope
 
 
+async def test_a_waiter_that_gives_up_does_not_set_the_others_spinning(
+    kit, submit, finished, signing_key
+):
+    kit.key = signing_key
+    kit.executor.script = _end
+    engine = kit.engine()
+    engine._signer.stop()
+    async with kit.running(engine):
+        submitted = await submit(engine)
+        await finished(engine, submitted.job_id)
+        looks = []
+        whole = engine._storage.read
+
+        async def read(query):
+            looks.append(query)
+            return await whole(query)
+
+        engine._storage.read = read
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(engine.wait_attestation, TENANT, submitted.job_id, 30)
+            await engine.wait_attestation(TENANT, submitted.job_id, 0.05)
+            looks.clear()
+            await anyio.sleep(0.2)
+            assert len(looks) < 5
+            await engine._signer.__class__.sign_due(_awake(engine._signer))
+        assert engine._signatures._channels == {}
+
+
 def _awake(signer):
     signer._stopped = False
     return signer

@@ -343,6 +343,24 @@ async def test_a_full_page_causes_no_pause_and_a_wake_ends_one(kit, ended, signe
     assert len(one.settled_ids) == 2 * PAGE + 2
 
 
+async def test_a_page_of_nothing_but_failures_waits_before_the_next(kit, ended, signer):
+    for _ in range(PAGE):
+        ended()
+    attempts = []
+
+    def fault(op):
+        attempts.append(op)
+        return StorageUnavailableError("no")
+
+    one = signer(store=Faulty(kit.store, fault))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.run)
+            await anyio.sleep(0.5)
+            one.stop()
+    assert len(attempts) == 2 * PAGE  # each persisted in vain and deferred in vain, once
+
+
 async def test_a_look_that_fails_does_not_end_the_signer(kit, ended, signer):
     job_id = ended()
     one = signer()

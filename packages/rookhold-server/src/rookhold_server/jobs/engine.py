@@ -192,15 +192,18 @@ class Engine:
         Interrupted jobs are closed before `started`; queued ones come back after it. Returns
         after an orderly shutdown and after a fatal fault alike: read `fatal`.
         """
-        supervisor = self._supervisor
         try:
-            if not await supervisor.step("start-up recovery", self._recovery.close_interrupted):
+            await self._within_grace(self._settings.recovery_grace_seconds, self._close_interrupted)
+            if self.fatal is not None:
                 return
             async with anyio.create_task_group() as background:
                 background.start_soon(self._signer.run)
                 await self._work(started)
         finally:
             self._stopped = True
+
+    async def _close_interrupted(self) -> None:
+        await self._supervisor.step("start-up recovery", self._recovery.close_interrupted)
 
     async def _work(self, started: Callable[[], None]) -> None:
         supervisor = self._supervisor

@@ -62,13 +62,15 @@ class Waits:
         deadline = anyio.current_time() + seconds
         if not await self.terminal(tenant, job_id, seconds):
             return
-        notice = self._signatures.open(job_id)
-        try:
-            while await self._state(tenant, job_id) is AttestationState.PENDING:
-                if not await self._pause(notice, deadline):
-                    return
-        finally:
-            self._signatures.close(job_id)
+        while True:
+            # Opened before the look, so that nothing is settled unnoticed; shared by all who wait
+            # for this job, so that only the signer closes it, or whoever finds it settled.
+            notice = self._signatures.open(job_id)
+            if await self._state(tenant, job_id) is not AttestationState.PENDING:
+                self._signatures.close(job_id)
+                return
+            if not await self._pause(notice, deadline):
+                return
 
     async def attestation(self, tenant: str, job_id: str) -> StoredAttestation:
         """The persisted bytes; Refusal `job_not_found`, `attestation_pending`, `…_unavailable`."""

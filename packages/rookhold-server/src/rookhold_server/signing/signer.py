@@ -82,8 +82,8 @@ class Signer:
             pause = FAILED_SECONDS
             try:
                 report = await self.sign_due()
-                if report.observed == PAGE:
-                    continue
+                if report.observed == PAGE and report.failed < PAGE:
+                    continue  # more may be due; a page of failures alone is no reason to hurry
                 if not report.failed:
                     pause = IDLE_SECONDS
             except Exception:
