@@ -521,7 +521,7 @@ def start() -> Iterator[Callable[..., Gateway]]:
     with ExitStack() as stack:
 
         def enter(**options: Any) -> Gateway:
-            limits = TransportLimits(drain_seconds=1.0, **options.pop("limits", {}))
+            limits = TransportLimits(**({"drain_seconds": 1.0} | options.pop("limits", {})))
             return stack.enter_context(running(limits=limits, **options))
 
         yield enter

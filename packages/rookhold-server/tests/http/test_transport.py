@@ -14,7 +14,7 @@ import pytest
 
 from rookhold_server.config.address import Address
 from rookhold_server.errors import AddressUnavailableError
-from rookhold_server.http.transport import bind
+from rookhold_server.http.transport import bind, connection
 from rookhold_types.states import JobStatus
 
 Start = Callable[..., Any]
@@ -72,15 +72,15 @@ def test_trickling_a_head_does_not_extend_its_deadline(start: Start) -> None:
 
 
 def test_a_later_head_has_the_same_deadline(start: Start) -> None:
-    gateway = start(limits={"head_seconds": 0.4})
+    gateway = start(limits={"head_seconds": 1.0})
     peer = gateway.connect()
-    time.sleep(0.25)
+    time.sleep(0.5)
     peer.request("GET", "/healthz")
     assert peer.answer().status == 200
     began = time.monotonic()
     peer.send(b"GET /he")
     assert peer.ended(5)
-    assert 0.3 < time.monotonic() - began < 3
+    assert 0.8 < time.monotonic() - began < 5
 
 
 def test_the_head_deadline_does_not_cut_a_slow_answer(start: Start) -> None:
@@ -92,7 +92,7 @@ def test_the_head_deadline_does_not_cut_a_slow_answer(start: Start) -> None:
 
 
 def test_a_peer_that_stops_reading_is_dropped(start: Start) -> None:
-    gateway = start(limits={"write_seconds": 0.4})
+    gateway = start(limits={"write_seconds": 1.0})
     gateway.engine.stdout = "x" * 20_000_000
     job_id = gateway.engine.add("a")
     peer = gateway.connect(receive_buffer=4096)
@@ -104,7 +104,7 @@ def test_a_peer_that_stops_reading_is_dropped(start: Start) -> None:
 
 
 def test_any_accepted_byte_restarts_the_write_deadline(start: Start) -> None:
-    gateway = start(limits={"write_seconds": 0.5})
+    gateway = start(limits={"write_seconds": 1.0})
     gateway.engine.stdout = "x" * 6_000_000
     job_id = gateway.engine.add("a")
     peer = gateway.connect(receive_buffer=65536)
@@ -116,25 +116,26 @@ def test_any_accepted_byte_restarts_the_write_deadline(start: Start) -> None:
         piece = peer.socket.recv(min(left, 50_000))
         assert piece, "cut although it was reading"
         left -= len(piece)
-        time.sleep(0.01)
-    assert time.monotonic() - began > 0.6
+        time.sleep(0.015)
+    assert time.monotonic() - began > 1.2
 
 
 def test_a_connection_ends_at_its_lifetime(start: Start) -> None:
-    gateway = start(limits={"lifetime_seconds": 0.6})
+    gateway = start(limits={"lifetime_seconds": 1.5})
     job_id = gateway.engine.add("a", JobStatus.RUNNING)
     peer = gateway.connect()
     peer.request("GET", f"/v1/jobs/{job_id}/result?wait_seconds=30")
     began = time.monotonic()
     assert peer.ended(5)
-    assert 0.4 < time.monotonic() - began < 4
+    assert 1.0 < time.monotonic() - began < 6
     assert gateway.eventually(lambda: gateway.services.pools.result_waits.used == 0)
 
 
-def test_an_old_connection_says_close_before_it_is_cut(start: Start) -> None:
-    gateway = start(limits={"lifetime_seconds": 2.0})
+def test_an_old_connection_says_close_before_it_is_cut(
+    gateway: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_RETIREMENT", 0.0)  # old from the start
     peer = gateway.connect()
-    time.sleep(1.85)
     peer.request("GET", "/healthz")
     assert peer.answer().header("connection") == "close"
     assert peer.ended(1)
@@ -242,7 +243,7 @@ def test_head_is_answered_like_get_without_the_body(gateway: Any) -> None:
 
 
 def test_drain_lets_a_running_exchange_finish_and_closes_idle_ones(start: Start) -> None:
-    gateway = start()
+    gateway = start(limits={"drain_seconds": 20.0})
     gateway.engine.accepting = gateway.do(type(gateway.engine.accepting))
     idle, busy = gateway.connect(), gateway.connect()
     idle.request("GET", "/healthz")
@@ -304,7 +305,7 @@ def test_a_reset_in_mid_commit_cancels_nothing(
 
 
 def test_a_cut_reaches_a_wait_behind_which_another_request_queues(start: Start) -> None:
-    gateway = start(limits={"lifetime_seconds": 0.6})
+    gateway = start(limits={"lifetime_seconds": 1.5})
     job_id = gateway.engine.add("a", JobStatus.RUNNING)
     peer = gateway.connect()
     peer.request("GET", f"/v1/jobs/{job_id}/result?wait_seconds=300")
