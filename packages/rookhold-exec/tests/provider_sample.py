@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -43,6 +45,12 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG"
 WRAP = ("/bin/sh", "-c", 'unset PWD OLDPWD; "$@"; exit $?', "sh")
 
 
+def end(process: asyncio.subprocess.Process) -> None:
+    """Kill the whole group: the namespace's first process is in it, and takes all others along."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 class SampleRunning:
     def __init__(self, plan: SandboxPlan, process: asyncio.subprocess.Process, at: Path) -> None:
         self._plan = plan
@@ -64,8 +72,7 @@ class SampleRunning:
     def _end(self, cause: JobStatus) -> None:
         if self._cause is None and self._process.returncode is None:
             self._cause = cause
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+            end(self._process)
 
     async def _follow(self) -> Report:
         loop = asyncio.get_running_loop()
@@ -209,17 +216,28 @@ class SampleExecutor:
         stdin.write(plan.stdin or b"")
         stdin.seek(0)
         with stdin:
-            process = await asyncio.create_subprocess_exec(
-                *ENTER,
-                *WRAP,
-                interpreter,
-                script,
-                stdin=stdin,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=at,
-                env=ENVIRONMENT,
+            starting = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
+                    *ENTER,
+                    *WRAP,
+                    interpreter,
+                    script,
+                    stdin=stdin,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=at,
+                    env=ENVIRONMENT,
+                    start_new_session=True,
+                )
             )
+            try:
+                process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                process = await starting
+                end(process)
+                await process.communicate()
+                shutil.rmtree(at)
+                raise
         return SampleRunning(plan, process, at)
 
 

@@ -50,13 +50,14 @@ def run(job: Job) -> NoReturn:
         close_from(HIGH)
         job.ours.close()
         os.setsid()
-        os.umask(0o022)
+        os.umask(0)  # modes are given in full
         _mounts(job)
         step = "files"
         content = receive_frame(job.control)
         work = os.open("/work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stage(work, job.script, content, job.outputs, job.uid)
         os.fchdir(work)
+        os.umask(0o022)
         step = "groups"
         job.group.join()
         if "cgroup-namespace" not in faults:
@@ -94,10 +95,9 @@ def _mounts(job: Job) -> None:
     faults = job.setup.faults
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, b"hidepid=2")
     mount(b"job", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, job.space)
-    for name, mode in (("work", 0o755), ("tmp", 0o1777), ("shm", 0o1777)):
-        path = f"/tmp/{name}"
-        os.mkdir(path)
-        os.chmod(path, mode)
+    os.mkdir("/tmp/work", 0o755)
+    os.mkdir("/tmp/tmp", 0o1777)
+    os.mkdir("/tmp/shm", 0o1777)
     if job.uid >= 0:
         os.chown("/tmp/work", job.uid, job.uid)
     mount(b"/tmp/work", b"/work", None, MS_BIND, b"")

@@ -58,7 +58,7 @@ class Family:
                     pass
             else:
                 kill_descendants()
-            left = self.reap(wait=True)
+            left = self.reap(wait=True) and self.reap()
 
 
 def kill_descendants() -> None:
@@ -71,7 +71,32 @@ def kill_descendants() -> None:
 
 
 def descendants() -> list[int]:
-    """Return the pids below this process, from one reading of /proc."""
+    """Return the pids below this process, parents before their children."""
+    known = None if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _all_children()
+    found: list[int] = []
+    ahead = [os.getpid()]
+    while ahead:
+        pid = ahead.pop()
+        below = _children(pid) if known is None else known.get(pid, [])
+        found += below
+        ahead += below
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Return the children that the threads of a process have; none if it is gone."""
+    children: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as text:
+                children += map(int, text.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return children
+
+
+def _all_children() -> dict[int, list[int]]:
+    """Return everybody's children, where the kernel does not list them: each process is read."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -82,10 +107,4 @@ def descendants() -> list[int]:
                 continue
             parent = int(text[text.rindex(b")") + 2 :].split(b" ", 2)[1])
             children.setdefault(parent, []).append(int(name))
-    found: list[int] = []
-    ahead = [os.getpid()]
-    while ahead:
-        below = children.get(ahead.pop(), ())
-        found.extend(below)
-        ahead.extend(below)
-    return found
+    return children
