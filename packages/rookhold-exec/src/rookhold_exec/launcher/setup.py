@@ -40,7 +40,7 @@ class NoGroup:
     """Stands where a job has no cgroup of its own."""
 
     controls: tuple[str, ...] = ()
-    born_in = -1
+    init_in = born_in = -1
     fds: tuple[int, ...] = ()
 
     def join(self) -> None:

@@ -14,6 +14,7 @@ from rookhold_exec.unshare import (
     CLONE_NEWPID,
     CLONE_NEWUTS,
     clone,
+    clone3,
 )
 
 TYPE_CHECKING = False
@@ -113,7 +114,8 @@ def namespace_flags(faults: frozenset[str]) -> int:
 
 def start(job: Job, flags: int, supervise: Callable[[Job], NoReturn]) -> None:
     """Clone the job's supervisor; on return, in the launcher, `job.pid` and `job.pidfd` are set."""
-    pid = clone(flags)
+    group = job.group.init_in
+    pid = clone3(flags, cgroup=group) if group >= 0 else clone(flags)
     if pid == 0:
         try:
             supervise(job)
