@@ -60,8 +60,19 @@ def test_own_namespaces(confined: Jobs) -> None:
     check_own(confined, list(NAMES))
 
 
-# A mount namespace that is not made is the launcher's: no job is ever in the host's.
-@pytest.mark.parametrize("control", [name for name in NAMES if name != "mount-namespace"])
+# A mount namespace that is not made is the launcher's: no job is ever in the host's. Without root
+# the launcher has a user namespace too, and no sandbox can be made without one for PIDs.
+@pytest.mark.parametrize(
+    "control",
+    [
+        pytest.param("user-namespace", marks=pytest.mark.root),
+        pytest.param("pid-namespace", marks=pytest.mark.root),
+        "network-namespace",
+        "ipc-namespace",
+        "uts-namespace",
+        "cgroup-namespace",
+    ],
+)
 def test_own_namespaces_sabotaged(weakened: Jobs, control: str) -> None:
     with pytest.raises(AssertionError, match=f"the host's {control} is shared"):
         check_own(weakened.without(control), [control])
@@ -71,7 +82,13 @@ def test_no_shared_namespaces(confined: Jobs) -> None:
     check_not_shared(confined, list(NAMES))
 
 
-@pytest.mark.parametrize("control", NAMES)
+@pytest.mark.parametrize(
+    "control",
+    [
+        pytest.param(name, marks=pytest.mark.root) if name == "pid-namespace" else name
+        for name in NAMES
+    ],
+)
 def test_no_shared_namespaces_sabotaged(weakened: Jobs, control: str) -> None:
     with pytest.raises(AssertionError, match=f"two jobs share a {control}"):
         check_not_shared(weakened.without(control), [control])

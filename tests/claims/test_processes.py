@@ -83,6 +83,7 @@ def test_own_processes_only(confined: Jobs) -> None:
 
 
 @pytest.mark.linux_ns
+@pytest.mark.root  # without it there is no sandbox without a PID namespace
 def test_own_processes_only_sabotaged(weakened: Jobs) -> None:
     with pytest.raises(AssertionError, match="not the job's own was seen"):
         check_others(weakened.without("pid-namespace"))
@@ -94,6 +95,7 @@ def test_nothing_outlives_a_job(confined: Jobs) -> None:
 
 
 @pytest.mark.linux_ns
+@pytest.mark.root  # without it there is no sandbox without a PID namespace
 def test_nothing_outlives_a_job_sabotaged(weakened: Jobs) -> None:
     with pytest.raises(AssertionError, match="a process outlived its job"):
         check_ending(weakened.without("pid-namespace", "ending"))
