@@ -4,9 +4,7 @@ Names are loaded on first use, so that importing this package costs nothing and 
 line for help does not load the cryptography.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as typing's, which asking for help does not need
 if TYPE_CHECKING:
     from .artifact import ArtifactDigest, build_result_artifact
     from .binding import binds
@@ -53,6 +51,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value

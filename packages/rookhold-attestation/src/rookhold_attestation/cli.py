@@ -1,20 +1,22 @@
 """`rookhold-verify`: keys, offline verification, and a look inside an envelope.
 
 Everything beyond argument parsing is imported by the command that needs it, so that asking for
-help, or being told about a wrong argument, does not load the cryptography.
+help, or being told about a wrong argument, loads neither the cryptography nor much else.
 """
 
+from __future__ import annotations
+
 import argparse
-import json
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from .errors import AttestationError, FileIoError
 
+TYPE_CHECKING = False  # as typing's
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Final
+
     from .statement import Statement
 
 PROGRAM: Final = "rookhold-verify"
@@ -105,12 +107,12 @@ def _inspect(arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _identity(statement: "Statement") -> dict[str, object]:
+def _identity(statement: Statement) -> dict[str, object]:
     predicate = statement.predicate
     return {"execution_id": predicate.execution_id, "tenant": predicate.tenant}
 
 
-def _result(statement: "Statement") -> dict[str, object]:
+def _result(statement: Statement) -> dict[str, object]:
     """Name the facts that may be printed; the receipt itself never is."""
     result = statement.predicate.result
     return {
@@ -123,25 +125,31 @@ def _result(statement: "Statement") -> dict[str, object]:
     }
 
 
-def _read_envelope(path: Path) -> bytes:
+def _read_envelope(path: str) -> bytes:
+    from pathlib import Path
+
     from . import profile
     from .errors import EnvelopeTooLargeError
     from .inputfiles import read_input
 
     too_large = EnvelopeTooLargeError(max_bytes=profile.ENVELOPE_BYTES_MAX)
-    return read_input(path, "envelope file", too_large)
+    return read_input(Path(path), "envelope file", too_large)
 
 
-def _read_subject(path: Path) -> bytes:
+def _read_subject(path: str) -> bytes:
+    from pathlib import Path
+
     from . import profile
     from .errors import SubjectArtifactTooLargeError
     from .inputfiles import read_input
 
     too_large = SubjectArtifactTooLargeError(max_bytes=profile.ARTIFACT_BYTES_MAX)
-    return read_input(path, "subject file", too_large)
+    return read_input(Path(path), "subject file", too_large)
 
 
 def _print_line(facts: dict[str, object]) -> None:
+    import json
+
     # Escaped to ASCII: a name from an envelope must not be able to steer the reader's terminal.
     line = json.dumps(facts, separators=(",", ":"))
     try:
@@ -169,24 +177,35 @@ def _threshold(text: str) -> int:
     return value
 
 
+class _Parser(argparse.ArgumentParser):
+    """Takes no abbreviations, and wraps its help at 80 columns.
+
+    Asking the terminal for its width is what argparse loads most of its modules for.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_at_80_columns, allow_abbrev=False, **settings)
+
+
+def _at_80_columns(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, width=78)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=PROGRAM,
         description="Verify Rookhold execution attestations offline, and make the keys for it.",
         epilog="Exit status: 0 done or verified, 1 refused or failed, 2 wrong usage.",
-        allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    generate = commands.add_parser(
-        "generate-key", help="write a new private key", allow_abbrev=False
-    )
-    generate.add_argument("--output", type=Path, required=True, metavar="PATH")
+    generate = commands.add_parser("generate-key", help="write a new private key")
+    generate.add_argument("--output", required=True, metavar="PATH")
     generate.set_defaults(command=_generate_key)
 
-    public = commands.add_parser("public-key", help="derive the public key", allow_abbrev=False)
-    public.add_argument("--private-key", type=Path, required=True, metavar="PATH")
-    public.add_argument("--output", type=Path, required=True, metavar="PATH")
+    public = commands.add_parser("public-key", help="derive the public key")
+    public.add_argument("--private-key", required=True, metavar="PATH")
+    public.add_argument("--output", required=True, metavar="PATH")
     public.set_defaults(command=_public_key)
 
     verify = commands.add_parser(
@@ -194,13 +213,11 @@ def _parser() -> argparse.ArgumentParser:
         help="verify an envelope against a result and pinned keys",
         description="Exit 0 means authentic and well-formed, never that the job succeeded: read "
         "outcome and event_chain_complete in the printed line.",
-        allow_abbrev=False,
     )
-    verify.add_argument("--envelope", type=Path, required=True, metavar="PATH")
-    verify.add_argument("--subject", type=Path, required=True, metavar="PATH")
+    verify.add_argument("--envelope", required=True, metavar="PATH")
+    verify.add_argument("--subject", required=True, metavar="PATH")
     verify.add_argument(
         "--public-key",
-        type=Path,
         required=True,
         action="append",
         metavar="PATH",
@@ -215,8 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     inspect = commands.add_parser(
         "inspect",
         help="show what an envelope claims, verifying nothing",
-        allow_abbrev=False,
     )
-    inspect.add_argument("--envelope", type=Path, required=True, metavar="PATH")
+    inspect.add_argument("--envelope", required=True, metavar="PATH")
     inspect.set_defaults(command=_inspect)
     return parser

@@ -4,8 +4,13 @@ A message is built from the class's own words and its detail, so that it can hol
 of a document nor key material: there is no way to pass free text.
 """
 
+from __future__ import annotations
+
 import os
-from typing import ClassVar
+
+TYPE_CHECKING = False  # as typing's, which asking for help does not need
+if TYPE_CHECKING:
+    from typing import ClassVar
 
 
 class AttestationError(Exception):
@@ -246,7 +251,7 @@ class FileIoError(AttestationError):
     words = "the {kind} cannot be read or written: {reason}"
 
     @classmethod
-    def of(cls, kind: str, cause: Exception) -> "FileIoError":
+    def of(cls, kind: str, cause: Exception) -> FileIoError:
         """Describe an OSError, or the ValueError of a path that no file can have."""
         number = cause.errno if isinstance(cause, OSError) else None
         return cls(kind=kind, reason="invalid path" if number is None else os.strerror(number))

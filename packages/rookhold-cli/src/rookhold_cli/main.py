@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
 
 from ._version import __version__
 
+TYPE_CHECKING = False  # as typing's; importing that would take longer than answering --version
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Final
 
 VERBS: Final = {
     "run": "Run a job and pass its output and exit code on.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from rookhold_exec.errors import (
@@ -87,6 +86,8 @@ def _off(settings: ExecSettings, note: str) -> Executor:
 
 def _provider(name: str, settings: ExecSettings) -> Executor:
     """Return what an installed distribution provides under this exact name."""
+    from importlib.metadata import entry_points  # slow to load, and seldom needed
+
     for found in entry_points(group=GROUP, name=name):
         factory = found.load()
         executor: Executor = factory(settings)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from rookhold_attestation import PrivateKey, binds, profile
+from rookhold_attestation import binds, profile
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
 from rookhold_server import __version__
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import AsyncIterator
 
+    from rookhold_attestation import PrivateKey
     from rookhold_exec.executor import Executor, Posture
     from rookhold_server.config.settings import Settings
 
@@ -71,7 +72,7 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     """
     claim_descriptors(settings)
     check_settings(settings, effective_uid=os.geteuid())
-    key = PrivateKey.load(settings.signing_key_file) if settings.signing_key_file else None
+    key = _signing_key(settings)
     if settings.state_directory is not None:
         ensure_state_directory(settings.state_directory)
     async with AsyncExitStack() as stack:
@@ -171,6 +172,14 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         max_job_mem_mb=settings.max_job_mem_mb,
         memory_budget_mb=settings.memory_budget_mb,
     )
+
+
+def _signing_key(settings: Settings) -> PrivateKey | None:
+    if not settings.signing_key_file:
+        return None
+    from rookhold_attestation import PrivateKey  # loads the cryptography
+
+    return PrivateKey.load(settings.signing_key_file)
 
 
 def _public_key_view(key: PrivateKey) -> PublicKeyView:

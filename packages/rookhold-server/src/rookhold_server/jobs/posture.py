@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rookhold_attestation import PrivateKey, profile
+from rookhold_attestation import profile
 from rookhold_types.isolation import IsolationClass
 from rookhold_types.runtimes import LANGUAGES, PACKS
 from rookhold_types.views import (
@@ -16,6 +16,7 @@ from rookhold_types.views import (
 )
 
 if TYPE_CHECKING:
+    from rookhold_attestation import PrivateKey
     from rookhold_exec.executor import Posture
     from rookhold_server.jobs.values import EngineSettings
 

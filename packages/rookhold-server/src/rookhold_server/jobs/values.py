@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rookhold_attestation.keys import PrivateKey
+if TYPE_CHECKING:
+    # A server that does not sign never loads the cryptography, and nothing decodes a SignerConfig.
+    from rookhold_attestation.keys import PrivateKey  # noqa: TC004
 
 
 class EngineSettings(Struct, frozen=True, kw_only=True):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from msgspec import Struct
 
-from rookhold_attestation import AttestationError, PrivateKey, profile, waiver_code
+from rookhold_attestation import AttestationError, profile, waiver_code
 from rookhold_server.jobs.diagnosis import named
-from rookhold_server.signing.item import sign_job
 from rookhold_store.operations import (
     DeferAttestation,
     FailAttestation,
@@ -23,6 +22,7 @@ from rookhold_types.errors import EventDataError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rookhold_attestation import PrivateKey
     from rookhold_server.jobs.ports import JobStore
     from rookhold_store.rows import PendingRow
     from rookhold_types.clock import Clock
@@ -138,6 +138,8 @@ class Signer:
         if key is None:
             await self._store.run(WaiveAttestation(job_id=row.job_id))
             return
+        from rookhold_server.signing.item import sign_job  # loads the cryptography
+
         signed = await self._store.read(lambda reads: sign_job(reads, row.tenant, row.job_id, key))
         if signed is None:
             return
