@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from rookhold_exec import run
 from rookhold_exec.backends.launched import LaunchedExecutor
-from rookhold_exec.errors import ExecutorUnavailableError
+from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError
 from rookhold_exec.launcher.client import LauncherClient
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
@@ -208,6 +209,25 @@ def test_a_launcher_that_cannot_start_is_told_by_its_code(tmp_path: Path) -> Non
             assert caught.value.code == "executor_unavailable"
 
         asyncio.run(scenario())
+
+
+def test_a_launcher_that_hangs_is_replaced(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "START_SECONDS", 0.2)
+    monkeypatch.setattr(run, "_OVERDUE_SECONDS", 0.2)
+    hung = client(harness).pid
+    os.kill(hung, signal.SIGSTOP)
+
+    async def scenario() -> None:
+        with pytest.raises(LauncherLostError):
+            await harness.executor.start(harness.plan("bash", "echo"))
+        monkeypatch.undo()
+        result = await harness.finish(harness.plan("bash", "echo again"))
+        assert result.stdout == b"again\n"
+
+    harness.do(scenario())
+    assert wait_until_gone([hung])
 
 
 @pytest.mark.linux_ns

@@ -11,6 +11,7 @@ import asyncio  # noqa: TID251 - watches a socket and a process descriptor on th
 import contextlib
 import logging
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,6 +142,12 @@ class LauncherClient:
             except OSError:
                 return  # the job dies with its launcher
 
+    def kill_itself(self) -> None:
+        """Kill a launcher that no longer does what it is asked; it is then restarted."""
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
     def _told(self) -> None:
         launcher = self._socket
         if launcher is None:
@@ -200,7 +207,7 @@ class LauncherClient:
             async with asyncio.timeout(HELLO_SECONDS):
                 await self._gone.wait()
         except TimeoutError:
-            os.kill(self.pid, 9)
+            self.kill_itself()
             await self._gone.wait()
 
     async def close(self) -> None:

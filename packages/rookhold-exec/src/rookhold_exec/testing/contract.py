@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio  # noqa: TID251 - cancels a start on the executor's loop
+import hashlib
 import os
 import signal
 import time
@@ -114,6 +115,31 @@ class RunningContract(HarnessContract):
         )
         stdout = harness.run("python", code, files=files).stdout
         assert stdout == b"b'\\x00\\xff' text\n0o444 True\n"
+
+    def test_code_and_files_of_the_largest_size_arrive(self, harness: Harness) -> None:
+        files = tuple(InputFile(f"input/{n}", bytes([n]) * (2 << 20)) for n in range(2))
+        code = "#" * ((1 << 20) - 200) + (
+            "\nimport hashlib\n"
+            "for n in range(2): print(hashlib.sha256(open(f'input/{n}', 'rb').read()).hexdigest())"
+        )
+        expected = [hashlib.sha256(file.content).hexdigest() for file in files]
+        result = harness.run("python", code, files=files)
+        assert result.stdout.decode().split() == expected
+
+        async def cancelled() -> None:
+            for delay in (0.0, 0.002, 0.01):
+                starting = asyncio.ensure_future(
+                    harness.executor.start(harness.plan("python", code, files=files))
+                )
+                await asyncio.sleep(delay)
+                starting.cancel()
+                try:
+                    (await starting).kill(KillReason.CANCELLED)
+                except asyncio.CancelledError:
+                    continue
+
+        harness.do(cancelled())
+        assert harness.run("python", "print(1)").stdout == b"1\n"
 
     def test_good_outputs_come_back_and_the_others_are_named(self, harness: Harness) -> None:
         code = (
