@@ -14,8 +14,13 @@ def present(module: str) -> bool:
     return find_spec(module.partition(".")[0]) is not None
 
 
-def load(module: str, *, what: str, extra: str) -> Any:
-    """Import `module`; a missing package is a refusal, a broken one stays an error."""
+def require(module: str, *, what: str, extra: str) -> None:
+    """Refuse if `module` is not installed; for before anything is said or made."""
     if not present(module):
         raise MissingExtraError(what, extra)
+
+
+def load(module: str, *, what: str, extra: str) -> Any:
+    """Import `module`; a missing package is a refusal, a broken one stays an error."""
+    require(module, what=what, extra=extra)
     return import_module(module)

@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from .errors import GatewayStartError, MissingExtraError, UsageError
-from .extras import load, present
+from .errors import GatewayStartError, UsageError
+from .extras import load, require
 from .gateway import Target
 from .interrupts import undisturbed
 from .output import plain
@@ -54,6 +54,11 @@ class TemporaryGateway:
     public_key_pem: bytes = field(repr=False)
 
 
+def require_server(what: str = "no gateway is configured, and starting one") -> None:
+    """Refuse where no gateway can be started; for a command to ask before it says anything."""
+    require("rookhold_server", what=what, extra="server")
+
+
 @contextlib.contextmanager
 def temporary_gateway(environ: Mapping[str, str] = os.environ) -> Iterator[TemporaryGateway]:
     """Start one on a free loopback port with fresh keys; stop it however this ends.
@@ -66,8 +71,7 @@ def temporary_gateway(environ: Mapping[str, str] = os.environ) -> Iterator[Tempo
             "no gateway is configured, and ROOKHOLD_ENV says production:"
             " a temporary gateway is for development only"
         )
-    if not present("rookhold_server"):
-        raise MissingExtraError("starting a gateway", "server")
+    require_server()
     with private_state(environ) as (state, lock):
         public_key_pem = _make_signing_key(state / "signing-key.pem")
         api_key = secrets.token_urlsafe(32)

@@ -22,7 +22,7 @@ from rookhold_cli.extras import load
 from rookhold_cli.following import follow
 from rookhold_cli.interrupts import termination_is_an_exception
 from rookhold_cli.telling import Teller
-from rookhold_cli.temporary import TemporaryGateway, temporary_gateway
+from rookhold_cli.temporary import TemporaryGateway, require_server, temporary_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +53,7 @@ def command(folder: Path) -> int:
 
     Starts a gateway of its own on this computer and stops it at the end.
     """
+    require_server("the tour starts a gateway, which")
     evidence.make_folder(folder, ours=_KEPT)
     tell = Teller()
     tell.title("Rookhold runs code that you do not trust, and keeps proof of what happened.")

@@ -118,8 +118,9 @@ def _gateway(target: gateway.Target | None, quiet: bool) -> Iterator[tuple[Rookh
         with target.client() as client:
             yield client, None
         return
-    from rookhold_cli.temporary import temporary_gateway
+    from rookhold_cli.temporary import require_server, temporary_gateway
 
+    require_server()
     if not quiet:
         output.say("no gateway is configured; starting a temporary one on this computer")
     with temporary_gateway() as ours, ours.target.client() as client:
