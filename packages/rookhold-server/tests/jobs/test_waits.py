@@ -180,6 +180,26 @@ async def test_a_terminal_job_that_is_not_signed_yet_is_pending(kit, submit, fin
         assert (await engine.attestation(TENANT, submitted.job_id)).envelope
 
 
+async def test_a_signature_that_comes_between_two_looks_is_found(
+    kit, submit, finished, signing_key, monkeypatch
+):
+    kit.key = signing_key
+    kit.executor.script = _end
+    engine = kit.engine()
+    engine._signer.stop()
+    look = engine._waits._state
+
+    async def look_late(tenant, job_id):
+        await engine._signer.__class__.sign_due(_awake(engine._signer))
+        return await look(tenant, job_id)
+
+    async with kit.running(engine):
+        submitted = await submit(engine)
+        await finished(engine, submitted.job_id)
+        monkeypatch.setattr(engine._waits, "_state", look_late)
+        assert (await engine.attestation(TENANT, submitted.job_id)).envelope
+
+
 async def test_a_waiter_that_gives_up_does_not_set_the_others_spinning(
     kit, submit, finished, signing_key
 ):

@@ -76,7 +76,10 @@ class Waits:
         """The persisted bytes; Refusal `job_not_found`, `attestation_pending`, `…_unavailable`."""
         row = await self._store.read(lambda reads: reads.attestation(tenant, job_id))
         if row is None:
-            pending = await self._state(tenant, job_id) is AttestationState.PENDING
+            state = await self._state(tenant, job_id)
+            if state is AttestationState.AVAILABLE:  # signed between the two looks
+                return await self.attestation(tenant, job_id)
+            pending = state is AttestationState.PENDING
             raise Refusal("attestation_pending" if pending else "attestation_unavailable")
         return StoredAttestation(
             envelope=row.envelope_json,
