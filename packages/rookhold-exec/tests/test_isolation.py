@@ -235,3 +235,23 @@ def test_worker_slots_have_different_uids(harness: Harness) -> None:
     first, second = harness.do(scenario())
     assert first.split()[0] == second.split()[0] == b"1000"
     assert first.split()[-1] == b"job"
+
+
+@pytest.mark.root
+def test_a_supervisor_keeps_no_power_that_it_does_not_need(harness: Harness) -> None:
+    from rookhold_exec.executor import KillReason
+
+    async def scenario() -> str:
+        running = await harness.executor.start(harness.plan("bash", "echo up; sleep 20"))
+        async for _ in running.events():
+            break
+        launcher = harness.executor._launcher.pid
+        statuses = [path.read_text() for path in Path("/proc").glob("[0-9]*/status")]
+        (supervisor,) = [text for text in statuses if f"\nPPid:\t{launcher}\n" in text]
+        running.kill(KillReason.CANCELLED)
+        running.discard()
+        await running.wait()
+        return supervisor
+
+    effective = int(harness.do(scenario()).split("CapEff:\t")[1].split()[0], 16)
+    assert effective == 1 << 2 | 1 << 5 | 1 << 19

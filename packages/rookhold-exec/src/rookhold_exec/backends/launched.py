@@ -81,7 +81,7 @@ class LaunchedExecutor:
 
     async def open(self) -> None:
         """Start the launcher and drop every language whose interpreter does not answer."""
-        self._launcher = LauncherClient(self._settings.launcher, self.hello())
+        self._launcher = LauncherClient(self._settings.launcher, self.hello)
         await self._launcher.open()
         try:
             for language, name in self._settings.interpreters().items():

@@ -30,7 +30,7 @@ from rookhold_exec.launcher.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +45,10 @@ _BACKOFF = (0.0, 0.05, 0.2, 1.0)
 class LauncherClient:
     """One launcher at a time, for one executor."""
 
-    def __init__(self, interpreter: Sequence[str], settings: dict[str, Any]) -> None:
+    def __init__(self, interpreter: Sequence[str], settings: Callable[[], dict[str, Any]]) -> None:
+        """`settings` is asked at every start, because the host may have changed since the last."""
         self._interpreter = tuple(interpreter)
-        self._hello = {"op": HELLO, "version": VERSION, **settings}
+        self._settings = settings
         self._socket: socket.socket | None = None
         self._pidfd = -1
         self._up = asyncio.Event()
@@ -75,7 +76,8 @@ class LauncherClient:
         self._socket = ours
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                await loop.sock_sendall(ours, encode(self._hello))
+                hello = {"op": HELLO, "version": VERSION, **self._settings()}
+                await loop.sock_sendall(ours, encode(hello))
                 answer = decode(await loop.sock_recv(ours, MESSAGE_MAX) or b"n")
         except (OSError, TimeoutError, ProtocolError) as error:
             await self._abandon()

@@ -56,6 +56,7 @@ MNT_DETACH = 2
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 1, 2, 4, 8
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 36, 38, 2
+CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SYS_PTRACE = 2, 5, 19
 SIGCHLD = 17
 
 
@@ -120,10 +121,11 @@ def drop_bounding_set(last: int) -> None:
         _longs(_PRCTL, PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
-def drop_capabilities() -> None:
-    """Leave this process without any capability, now and across exec; ambient ones go with them."""
+def drop_capabilities(kept: tuple[int, ...] = ()) -> None:
+    """Leave this process without capabilities but those kept; ambient ones go with them."""
+    mask = sum(1 << capability for capability in kept)
     header = pack("<Ii", 0x20080522, 0)  # version 3, this process
-    _check(_two_structs(_CAPSET, header, bytes(24)))
+    _check(_two_structs(_CAPSET, header, pack("<III", mask, mask, 0) + bytes(12)))
 
 
 def install_filter(program: bytes) -> None:

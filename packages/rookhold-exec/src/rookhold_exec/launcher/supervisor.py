@@ -13,7 +13,15 @@ from time import monotonic
 
 from rookhold_exec.launcher import collect, confine, readback
 from rookhold_exec.launcher.family import Family
-from rookhold_exec.launcher.kernel import PR_SET_PDEATHSIG, close_from, prctl
+from rookhold_exec.launcher.kernel import (
+    CAP_DAC_READ_SEARCH,
+    CAP_KILL,
+    CAP_SYS_PTRACE,
+    PR_SET_PDEATHSIG,
+    close_from,
+    drop_capabilities,
+    prctl,
+)
 from rookhold_exec.launcher.meter import Meter
 from rookhold_exec.launcher.protocol import END, FAILED, READY, frame
 from rookhold_exec.launcher.signals import SIGKILL
@@ -28,6 +36,8 @@ if TYPE_CHECKING:
     from rookhold_exec.launcher.spawn import Job
 
 PREPARE_SECONDS = 20.0
+# What is left to do to others: kill them, count their CPU time, read what they leave.
+_POWERS = (CAP_KILL, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH)
 WALL, KILLED = "wall", "killed"  # causes; the others are named by the meter
 
 
@@ -55,6 +65,7 @@ def supervise(job: Job) -> NoReturn:
             family.end(job)
             _say(control, {"op": FAILED, "stage": stage})
         else:
+            drop_capabilities(_POWERS)
             _say(control, {"op": READY, "controls": controls})
             watch(job, family, meter)
     finally:
