@@ -79,11 +79,16 @@ def run(job: Job) -> NoReturn:
         spent = getrusage(RUSAGE_SELF)
         used = int((spent.ru_utime + spent.ru_stime) * 1_000_000)
         supervisor.send(PREPARED + b"%d" % used, MSG_NOSIGNAL)
+        # While the supervisor looks, what is no control is made ready.
+        pthread_sigmask(SIG_SETMASK, ())
+        os.dup2(job.stdin, 0)
+        os.dup2(job.stdout, 1)
+        os.dup2(job.stderr, 2)
+        close_from(3, on_exec=True)
         if supervisor.recv(1) != GO:
             os._exit(125)
-        pthread_sigmask(SIG_SETMASK, ())
         step = "exec"
-        _exec(job)
+        os.execve(job.argv[0], job.argv, job.environment)
     except BaseException:  # noqa: BLE001 - whatever it was, the job must not run
         try:
             supervisor.send(LOST + step.encode(), MSG_NOSIGNAL)
@@ -135,11 +140,3 @@ def _give_up_powers(job: Job) -> None:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if program is not None:
             install_filter(program)
-
-
-def _exec(job: Job) -> NoReturn:
-    os.dup2(job.stdin, 0)
-    os.dup2(job.stdout, 1)
-    os.dup2(job.stderr, 2)
-    close_from(3, on_exec=True)
-    os.execve(job.argv[0], job.argv, job.environment)
