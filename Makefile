@@ -5,7 +5,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := .venv/bin
 PACKAGES := $(wildcard packages/*/src)
 
-.PHONY: help quickstart setup lock fmt lint types layers test e2e check soak clean
+.PHONY: help quickstart setup lock fmt lint types layers test e2e check soak wheels release clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /  \1: /p' Makefile
@@ -47,5 +47,11 @@ soak:  ## the same tests with big counts; takes long
 	@$(PYTHON) tools/setup.py --for check
 	@ROOKHOLD_TEST_SOAK=1 $(BIN)/python -m pytest -m soak
 
+wheels: setup  ## build every wheel and source archive into dist/, without a network
+	@$(BIN)/uv build --quiet --offline --all-packages --clear --out-dir dist
+
+release:  ## WHEEL=name: check that one wheel may be released, build it into dist/, tag it
+	@$(BIN)/python tools/release.py $(WHEEL)
+
 clean:
-	rm -rf .venv wheelhouse dist
+	rm -rf .venv wheelhouse wheelhouse-floor dist

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,10 +38,23 @@ def _lacks_node() -> str:
     return "" if shutil.which("node", path=JOB_PATH) else "no node where a sandbox looks for it"
 
 
+@cache
+def _lacks_index() -> str:
+    tool = Path(__file__).parent / "tools" / "floors.py"
+    done = subprocess.run([sys.executable, tool, "--probe"], check=False, timeout=300)
+    return "" if done.returncode == 0 else "no package index answers, and nothing was kept from one"
+
+
+def _lacks_oldest_python() -> str:
+    return "" if sys.version_info[:2] == (3, 11) else "not run on Python 3.11, the oldest supported"
+
+
 REQUIREMENTS: dict[str, Callable[[], str]] = {
     "linux_ns": _lacks_namespaces,
     "root": _lacks_root,
     "node": _lacks_node,
+    "online": _lacks_index,
+    "oldest_python": _lacks_oldest_python,
 }
 
 

@@ -27,7 +27,10 @@ STOP_SECONDS = 60
 class Gateway:
     """One server and the state it keeps; `kill` and `start` again to see what survives."""
 
-    def __init__(self, home: Path, *, sandbox: str = "auto", **settings: str) -> None:
+    def __init__(
+        self, home: Path, *, sandbox: str = "auto", python: str = sys.executable, **settings: str
+    ) -> None:
+        self.python = python
         self.home = home
         self.database = home / "state" / "rookhold.db"
         self.jobs_root = home / "jobs"
@@ -59,7 +62,7 @@ class Gateway:
         ready, told = os.pipe()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rookhold_server"],
+                [self.python, "-m", "rookhold_server"],
                 env=self.environment() | {"ROOKHOLD_READY_FD": str(told)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -79,6 +82,13 @@ class Gateway:
     def client(self, *, tenant: str = "local", timeout: float = 120) -> Rookhold:
         suffix = "" if tenant == "local" else f"-{tenant}"
         return Rookhold(f"http://{self.address}", self.api_key + suffix, timeout=timeout)
+
+    def for_clients(self) -> dict[str, str]:
+        """Return the variables by which a client finds this gateway."""
+        return {
+            "ROOKHOLD_BASE_URL": f"http://{self.address}",
+            "ROOKHOLD_API_KEY": self.api_key,
+        }
 
     def kill(self) -> None:
         """End the server as a crash would; its helper processes must end by themselves."""

@@ -32,6 +32,7 @@ SYSTEM_PACKAGES = {
     "nodejs": lambda: shutil.which("node", path=JOB_PATH) is None,
 }
 TEST_PACKAGES = {
+    "git": lambda: shutil.which("git") is None,  # a release is tried in a repository of its own
     "libseccomp2": lambda: not _has_library("libseccomp.so.2"),  # regenerates the syscall filter
 }
 OPTIONAL = frozenset({"nodejs"})  # without it two languages remain
@@ -107,9 +108,9 @@ def system_packages(wanted: dict[str, object]) -> None:
         say("going on without node: Python and Bash jobs will run, Node.js jobs will not")
 
 
-def requirement_blocks() -> list[str]:
+def requirement_blocks(lock: Path = LOCK) -> list[str]:
     """Return the locked requirements, one text block each, hashes included."""
-    blocks = re.split(r"\n(?=\S)", LOCK.read_text("utf-8").strip())
+    blocks = re.split(r"\n(?=\S)", lock.read_text("utf-8").strip())
     return [block for block in blocks if not block.startswith("#")]
 
 
@@ -131,7 +132,7 @@ def fill_wheelhouse(pip: list[str | Path]) -> None:
         say("downloading the locked packages (checked by hash)")
         WHEELHOUSE.mkdir(exist_ok=True)
         wheels = [block for block in blocks if name_of(block) not in SOURCE_ONLY]
-        _pip_with(pip, [*common, "--only-binary=:all:"], wheels)
+        pip_with(pip, [*common, "--only-binary=:all:"], wheels)
     if not (VENV / "bin" / "uv").exists():
         run(
             *pip,
@@ -146,12 +147,15 @@ def fill_wheelhouse(pip: list[str | Path]) -> None:
         )
     if not filled:
         sources = [block for block in blocks if name_of(block) in SOURCE_ONLY]
-        _pip_with(pip, [*common, "--no-binary=:all:", "--no-build-isolation"], sources)
+        pip_with(pip, [*common, "--no-binary=:all:", "--no-build-isolation"], sources)
         stamp.write_text(digest, "utf-8")
 
 
-def _pip_with(pip: list[str | Path], argv: list[str], blocks: list[str]) -> None:
-    wanted = WHEELHOUSE / ".wanted.txt"
+def pip_with(
+    pip: list[str | Path], argv: list[str], blocks: list[str], folder: Path = WHEELHOUSE
+) -> None:
+    """Run pip on these requirements; with hashes, it takes them from a file only."""
+    wanted = folder / ".wanted.txt"
     wanted.write_text("\n".join(blocks) + "\n", "utf-8")
     try:
         run(*pip, *argv, "--requirement", wanted, quiet=True)
