@@ -352,7 +352,7 @@ class TestFr10Proc:
 class TestFr11WhichLimit:
     @pytest.mark.parametrize("code", ["while True: pass"], ids=["spin"])
     def test_a_busy_loop_meets_the_cpu_limit(self, either: Harness, code: str) -> None:
-        result = either.run("python", code, limits=Limits(cpu_seconds=1, wall_seconds=10))
+        result = either.run("python", code, limits=Limits(cpu_seconds=1, wall_seconds=60))
         assert result.report.status is JobStatus.FAILED
         assert result.report.killed_by in {"cgroup-cpu", "supervisor-cpu", "rlimit-cpu"}
         assert result.rules == ["cpu_limit_exceeded"]
@@ -372,14 +372,14 @@ class TestFr11WhichLimit:
             "    while True: hashlib.sha256(bytes(1 << 20)).digest()\n"
             "for _ in range(4): threading.Thread(target=work).start()\n"
         )
-        result = either.run("python", code, limits=Limits(cpu_seconds=1, wall_seconds=10))
+        result = either.run("python", code, limits=Limits(cpu_seconds=1, wall_seconds=60))
         assert result.report.killed_by in {"cgroup-cpu", "supervisor-cpu", "rlimit-cpu"}
 
     def test_a_handler_for_the_signal_does_not_help(self, either: Harness) -> None:
         code = "import signal; signal.signal(signal.SIGXCPU, lambda *a: None)\nwhile True: pass\n"
-        result = either.run("python", code, limits=Limits(cpu_seconds=1, wall_seconds=10))
+        result = either.run("python", code, limits=Limits(cpu_seconds=1, wall_seconds=60))
         assert result.report.killed_by in {"cgroup-cpu", "supervisor-cpu", "rlimit-cpu"}
-        assert result.report.wall_time_ms < 5000
+        assert result.report.wall_time_ms < 30_000
 
 
 class TestFr12Stdin:

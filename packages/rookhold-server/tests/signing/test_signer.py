@@ -356,7 +356,9 @@ async def test_a_page_of_nothing_but_failures_waits_before_the_next(kit, ended, 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one.run)
-            await anyio.sleep(0.5)
+            while len(attempts) < 2 * PAGE:
+                await anyio.sleep(0.005)
+            await anyio.sleep(0.3)  # a second look would come at once if it did not wait
             one.stop()
     assert len(attempts) == 2 * PAGE  # each persisted in vain and deferred in vain, once
 
