@@ -112,11 +112,12 @@ class SandboxRun:
     def _heard(self, operation: str) -> None:
         """Go on from what the supervisor has said, or from its silence."""
         control = self._control
-        if operation == READY and control.controls is not None:
+        waited_for = not self._started.done()  # a start that was cancelled is not any more
+        if operation == READY and control.controls is not None and waited_for:
             self._ready_at = self._loop.time()
             self._arm(self._plan.limits.wall_seconds + _OVERDUE_SECONDS, "wall")
             self._started.set_result(control.controls)
-        elif operation == FAILED and control.stage is not None:
+        elif operation == FAILED and control.stage is not None and waited_for:
             self._started.set_exception(SandboxStartError(control.stage))
         elif operation == END:
             self._arm(_COLLECT_SECONDS, "collect")

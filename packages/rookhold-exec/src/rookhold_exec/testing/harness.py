@@ -70,6 +70,11 @@ class Harness:
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self._runner = asyncio.Runner()
+        self._faults: list[str] = []
+        self._runner.get_loop().set_exception_handler(self._note)
+
+    def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self._faults.append(f"{context['message']}: {context.get('exception')!r}")
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the executor's loop, within the deadline."""
@@ -78,7 +83,9 @@ class Harness:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await work
 
-        return self._runner.run(bounded())
+        result = self._runner.run(bounded())
+        assert self._faults == [], "callbacks of the executor failed"
+        return result
 
     def plan(self, language: str, code: str, **more: Any) -> SandboxPlan:
         more.setdefault("limits", Limits(wall_seconds=20))
