@@ -362,3 +362,55 @@ def test_a_verdict_that_cannot_be_written_is_not_a_success(folder: Folder) -> No
     assert ran.returncode == 1
     assert ran.stderr.startswith("rookhold-verify: ")
     assert "Traceback" not in ran.stderr
+
+
+# Status 0 needs a reader of the answer; no status needs one of the complaint.
+@pytest.mark.parametrize(
+    ("arguments", "redirection", "status"),
+    [
+        ("generate-key --output new.pem", ">&-", 1),
+        ("generate-key --output new.pem", ">/dev/full", 1),
+        ("generate-key --output new.pem", "2>&-", 0),
+        ("generate-key --output signer.pub.pem", "2>&-", 1),
+        ("generate-key --output signer.pub.pem", "2>/dev/full", 1),
+        ("--help", ">/dev/full", 1),
+        ("--help", ">&-", 1),
+        ("verify", "2>/dev/full", 2),
+        ("verify", "2>&-", 2),
+        ("verify --threshold x", ">&- 2>&-", 2),
+    ],
+)
+def test_a_closed_or_full_stream_changes_no_status_but_that_of_a_lost_answer(
+    folder: Folder, arguments: str, redirection: str, status: int
+) -> None:
+    command = f"{sys.executable} -m rookhold_attestation {arguments} {redirection}"
+    ran = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=folder.key.parent,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == status
+    assert ran.stdout.startswith('{"key_id":') == (status == 0)
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("place", ["n" * 300, "d/" * 3000 + "f"], ids=["name", "path"])
+def test_a_path_too_long_to_look_up_is_a_refusal_that_does_not_repeat_it(
+    folder: Folder, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, envelope, subject = str(folder.key), str(folder.envelope), str(folder.subject)
+    for arguments in (
+        ["verify", "--envelope", place, "--subject", subject, "--public-key", key],
+        ["verify", "--envelope", envelope, "--subject", place, "--public-key", key],
+        ["verify", "--envelope", envelope, "--subject", subject, "--public-key", place],
+        ["inspect", "--envelope", place],
+        ["generate-key", "--output", place],
+        ["public-key", "--private-key", place, "--output", place],
+    ):
+        refusal = Ran(capsys, *arguments).refused()
+        assert refusal.endswith(" [io]\n")
+        assert place not in refusal

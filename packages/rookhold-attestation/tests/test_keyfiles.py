@@ -130,6 +130,8 @@ def test_a_missing_file_and_a_missing_directory_are_plain_failures(folder: Path)
     assert code_of_load(folder / "missing" / "key") == "io"
     assert code_of_save(folder / "missing" / "key") == "io"
     assert code_of_load(folder / "nul\0byte") == "io"
+    assert code_of_load(folder / ("n" * 300)) == "io"
+    assert code_of_save(folder / ("n" * 300)) == "io"
 
 
 def test_a_parent_that_others_may_write_is_refused_for_reading_and_writing(folder: Path) -> None:

@@ -7,6 +7,7 @@ help, or being told about a wrong argument, loads neither the cryptography nor m
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 
@@ -15,7 +16,7 @@ from .errors import AttestationError, FileIoError
 TYPE_CHECKING = False  # as typing's
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Final
+    from typing import Any, Final, NoReturn, TextIO
 
     from .statement import Statement
 
@@ -29,11 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 done or verified, 1 refused or failed, 2 wrong usage."""
     try:
         arguments = _parser().parse_args(argv)
-    except SystemExit as exc:  # argparse has printed the help or the complaint
-        return exc.code if isinstance(exc.code, int) else _USAGE
-    try:
         facts = arguments.command(arguments)
         _print_line(facts)
+    except SystemExit as exc:  # argparse has printed the help or the complaint
+        return exc.code if isinstance(exc.code, int) else _USAGE
     except AttestationError as exc:
         return _complain(f"{exc} [{exc.code}]")
     return 0
@@ -152,17 +152,39 @@ def _print_line(facts: dict[str, object]) -> None:
 
     # Escaped to ASCII: a name from an envelope must not be able to steer the reader's terminal.
     line = json.dumps(facts, separators=(",", ":"))
+    _write(f"{line}\n")
+
+
+def _write(text: str) -> None:
+    """Write to standard output at once; what cannot be written is a failure like any other."""
     try:
-        sys.stdout.write(f"{line}\n")
+        if sys.stdout is None:  # the caller closed it: there is nowhere to answer
+            raise OSError(errno.EBADF, "")
+        sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as exc:
-        # The interpreter flushes once more at exit; what is left must not fail a second time.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(sys.stdout)
         raise FileIoError.of("standard output", exc) from None
 
 
+def _write_error(text: str) -> None:
+    """Write to standard error, if there is one: no exit status depends on it."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Let a stream that failed go nowhere: the interpreter's own flush at exit fails no more."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _say(sentence: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {sentence}\n")
+    _write_error(f"{PROGRAM}: {sentence}\n")
 
 
 def _complain(sentence: str) -> int:
@@ -185,6 +207,13 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_at_80_columns, allow_abbrev=False, **settings)
+
+    def print_help(self, file: Any = None) -> None:
+        _write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        _write_error(f"{self.format_usage()}{self.prog}: error: {message}\n")
+        raise SystemExit(_USAGE)
 
 
 def _at_80_columns(prog: str) -> argparse.HelpFormatter:

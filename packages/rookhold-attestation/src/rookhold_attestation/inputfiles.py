@@ -19,9 +19,9 @@ _FLAGS: Final = (
 def read_input(path: Path, kind: str, too_large: AttestationError) -> bytes:
     """Read the file whole; `too_large` carries the limit (`max_bytes`) and is raised above it."""
     most = int(too_large.detail["max_bytes"])
-    if path.is_symlink():
-        raise UnsafeInputFileTypeError
     try:
+        if path.is_symlink():  # raises for a path that the system cannot even look up
+            raise UnsafeInputFileTypeError
         descriptor = os.open(path, _FLAGS)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

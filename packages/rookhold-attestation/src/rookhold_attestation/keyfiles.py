@@ -39,7 +39,7 @@ def read_key_text(path: str | Path, kind: Kind) -> str:
     try:
         descriptor = os.open(place, os.O_RDONLY | _NO_FOLLOW | _NO_BLOCK)
     except (OSError, ValueError) as exc:
-        raise UnsafeKeyFileTypeError(kind=kind) if place.is_symlink() else _io(kind, exc) from None
+        raise UnsafeKeyFileTypeError(kind=kind) if _is_link(place) else _io(kind, exc) from None
     try:
         _check_file(os.fstat(descriptor), kind)
         data = _read_bounded(descriptor, kind)
@@ -115,6 +115,13 @@ def _safe_place(path: Path, kind: Kind) -> Path:
     except (OSError, RuntimeError, ValueError) as exc:
         raise _io(kind, exc) from None
     return resolved / path.name
+
+
+def _is_link(place: Path) -> bool:
+    try:
+        return place.is_symlink()
+    except OSError:  # such as a name that is too long; the failed open has said it already
+        return False
 
 
 def _check_parents(parent: Path, kind: Kind, *, links_allowed: bool) -> None:

@@ -34,7 +34,8 @@ def locate(text: str, path: Path) -> int:
             case mark if levels and levels[-1].place is None:
                 levels[-1].place = json.loads(mark)
             case mark:
-                if tuple(level.place for level in levels) == path:
+                # The depth first: a document may hold a million values below a hundred levels.
+                if len(levels) == len(path) and path == tuple(level.place for level in levels):
                     return token.start()
                 if mark in "{[":
                     levels.append(_Level(is_object=mark == "{"))
