@@ -31,7 +31,7 @@ def test_a_place_behind_many_deep_values_is_found_about_as_fast_as_behind_flat_o
         assert text[locate(text, ("b",)) :] == "2}"
         return time.perf_counter() - begun
 
-    assert min(seconds(120) for _ in range(3)) < 5 * min(seconds(2) for _ in range(3))
+    assert min(seconds(1000) for _ in range(3)) < 5 * min(seconds(2) for _ in range(3))
 
 
 @pytest.mark.parametrize(
