@@ -63,18 +63,22 @@ def say(text: str) -> None:
 
 
 def run(*argv: str | Path, quiet: bool = False) -> None:
-    """Run one command from the checkout; its failure ends the setup with its own status."""
+    """Run one command from the checkout; its failure ends the setup with its own status.
+
+    A quiet one's output is shown only if it fails.
+    """
     done = subprocess.run(
         [str(part) for part in argv],
         cwd=ROOT,
         check=False,
-        stdout=sys.stderr,
-        stderr=subprocess.PIPE if quiet else None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if quiet else sys.stderr,
+        stderr=subprocess.STDOUT,
         text=True,
     )
     if done.returncode != 0:
         if quiet:
-            sys.stderr.write(done.stderr)
+            sys.stderr.write(done.stdout)
         say(f"failed: {Path(argv[0]).name} {argv[1] if len(argv) > 1 else ''}".rstrip())
         raise SystemExit(done.returncode)
 
