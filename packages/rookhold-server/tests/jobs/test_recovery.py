@@ -215,6 +215,25 @@ async def test_a_stored_spec_that_no_longer_decodes_ends_with_the_core_members(k
     assert kit.executor.runs == []
 
 
+async def test_a_job_cancelled_after_its_page_was_read_does_not_come_back(kit, stored):
+    from rookhold_store import CancelQueued
+
+    ids = [stored() for _ in range(3)]
+    engine = kit.engine()
+    whole = engine._recovery._queued_after
+
+    async def queued_after(after):
+        page = await whole(after)
+        if after is None:
+            kit.store.call(CancelQueued(tenant=TENANT, job_id=ids[0], now_ms=kit.clock()))
+        return page
+
+    engine._recovery._queued_after = queued_after
+    assert await engine._recovery.readmit_queued() == 2
+    assert engine.tenant_status(TENANT).queue_depth == 2
+    assert engine.live.get(ids[0]) is None
+
+
 async def test_queued_jobs_of_an_earlier_process_have_a_place_in_the_queue(kit, stored, submit):
     kit.set(workers=1)
     ids = [stored() for _ in range(3)]

@@ -130,6 +130,20 @@ async def test_a_run_is_signed_and_its_parts_agree(kit, submit, finished, signin
     assert stored.result_artifact.startswith(b'{"_type":')
 
 
+async def test_a_job_is_signed_when_it_ends_and_not_at_the_next_look(
+    kit, submit, signing_key, monkeypatch
+):
+    monkeypatch.setattr("rookhold_server.signing.signer.IDLE_SECONDS", 50)
+    kit.key = signing_key
+    async with kit.running() as engine:
+        submitted = await submit(engine)
+        run = await kit.executor.next_run()
+        await anyio.sleep(0.05)  # the signer has looked and rests
+        run.end()
+        await engine.wait_attestation(TENANT, submitted.job_id, 30)
+        assert (await engine.attestation(TENANT, submitted.job_id)).envelope
+
+
 async def test_a_queued_cancel_and_a_recovery_are_signed_after_a_reopen(
     kit, accepted, signer, signing_key
 ):
