@@ -223,6 +223,26 @@ def test_a_body_that_breaks_its_framing_is_refused(gateway: Any) -> None:
     assert gateway.eventually(lambda: gateway.services.pools.other_bodies.used == 0)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /v1/jobs HTTP/1.1\r\nhost: g\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\ncontent-length: 0\r\n",
+        b"POST /v1/jobs HTTP/1.0\r\ntransfer-encoding: chunked\r\n",
+    ],
+)
+def test_nothing_behind_a_body_with_two_lengths_is_taken_for_a_request(
+    gateway: Any, head: bytes
+) -> None:
+    peer = gateway.connect()
+    peer.send(head + b"\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: g\r\n\r\n")
+    answer = peer.answer()
+    assert (answer.status, answer.code) == (400, "malformed_request")
+    assert answer.header("connection") == "close"
+    assert peer.ended(1)  # the second request has no answer
+
+
 def test_a_length_of_thousands_of_digits_is_refused(gateway: Any) -> None:
     peer = gateway.connect()
     peer.request("POST", "/v1/jobs", headers=(("content-length", "9" * 5000),))

@@ -82,6 +82,9 @@ class Http1(H11Protocol):
                 if event.http_version not in _VERSIONS:
                     await self._refuse(505)
                     return
+                if _two_framings(event):
+                    await self._refuse(400)
+                    return
                 await self.send(Updated(idle=False))
                 self._unread_body = _has_body(event)
                 await self._create_stream(event)
@@ -195,10 +198,22 @@ class Http1(H11Protocol):
 
 
 def _has_body(request: h11.Request) -> bool:
-    """Whether bytes of a body follow the head (h11 has already refused a contradiction)."""
+    """Whether bytes of a body follow the head."""
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and int(value) > 0)
         for name, value in request.headers
+    )
+
+
+def _two_framings(request: h11.Request) -> bool:
+    """Whether a proxy before us may see the end of this request elsewhere than we do.
+
+    h11 lets Transfer-Encoding win over a Content-Length, and takes it from an HTTP/1.0 peer; what
+    others read as the next request would then be the rest of this body (RFC 9112, section 6.1).
+    """
+    names = {name for name, _ in request.headers}
+    return b"transfer-encoding" in names and (
+        b"content-length" in names or request.http_version == b"1.0"
     )
 
 
