@@ -1,9 +1,13 @@
 """Cancelling queued and running jobs, and what becomes of them."""
 
+from concurrent.futures import Future
+
 import anyio
 import pytest
 
 from rookhold_exec.executor import KillReason
+from rookhold_server.jobs.refusal import Refusal
+from rookhold_store import CancelQueued, StorageFullError
 
 pytestmark = pytest.mark.anyio
 TENANT = "acme"
@@ -121,3 +125,40 @@ async def _end_soon(run):
     await anyio.sleep(0.002)
     if not run.kills:
         run.end()
+
+
+class FullFor:
+    """A store on a disk that is full whenever an operation of one kind comes."""
+
+    def __init__(self, store, kind):
+        self._store = store
+        self._kind = kind
+        self.read = store.read
+        self.full = True
+
+    def submit(self, op):
+        if self.full and isinstance(op, self._kind):
+            failed = Future()
+            failed.set_exception(StorageFullError("the file system is full"))
+            return failed
+        return self._store.submit(op)
+
+
+async def test_a_cancel_that_a_full_disk_cannot_hold_says_so_and_may_be_repeated(kit, submit):
+    kit.set(workers=1)
+    store = FullFor(kit.store, CancelQueued)
+    engine = kit.engine(store=store)
+    async with kit.running(engine):
+        await submit(engine)
+        busy = await kit.executor.next_run()
+        waiting = await submit(engine)
+        with pytest.raises(Refusal) as refused:
+            await engine.cancel(TENANT, waiting.job_id)
+        assert (refused.value.code, refused.value.fact.status) == ("storage_reserve", 507)
+        assert (await engine.detail(TENANT, waiting.job_id)).status == "queued"
+        store.full = False
+        answer = await engine.cancel(TENANT, waiting.job_id)
+        assert answer.job.status == "cancelled"
+        busy.end()
+    assert kit.kinds(waiting.job_id) == ["accepted", "finished"]
+    assert len(kit.executor.runs) == 1

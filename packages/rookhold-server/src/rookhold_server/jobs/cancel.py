@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.rowviews import job_view
 from rookhold_server.jobs.tokens import CancelTokens, StopReason
+from rookhold_store import StorageFullError
 from rookhold_store.operations import CancelQueued
 from rookhold_types.views import CancelResponse
 
@@ -45,15 +46,16 @@ class Canceller:
         if (token := self._tokens.owned(job_id)) is not None:
             token.set(StopReason.CANCELLED)
             return _asked(row)
-        done = await self._store.run(
-            CancelQueued(
-                tenant=tenant,
-                job_id=job_id,
-                now_ms=self._clock(),
-                participants=await self._companions.ending_unrun(job_id),
-            ),
-            large=True,
+        ending = CancelQueued(
+            tenant=tenant,
+            job_id=job_id,
+            now_ms=self._clock(),
+            participants=await self._companions.ending_unrun(job_id),
         )
+        try:
+            done = await self._store.run(ending, large=True)
+        except StorageFullError as error:  # the job stays queued: it could not be said durably
+            raise Refusal(error.code, "Too little free disk is left to cancel the job.") from error
         if done is not None:
             self._ended(tenant, job_id, done)
             return _asked(await self._summary(tenant, job_id))
