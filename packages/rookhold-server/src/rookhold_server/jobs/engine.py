@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import anyio
-
 from rookhold_server.jobs.accept import Acceptor
 from rookhold_server.jobs.admission import QueueAdmission
 from rookhold_server.jobs.away import away, spec_is_large
@@ -13,6 +11,7 @@ from rookhold_server.jobs.cancel import Canceller
 from rookhold_server.jobs.dispatcher import Dispatcher
 from rookhold_server.jobs.fairqueue import FairQueue
 from rookhold_server.jobs.finalise import Finaliser
+from rookhold_server.jobs.lifecycle import Lifecycle
 from rookhold_server.jobs.live import LiveHub
 from rookhold_server.jobs.permits import MemoryPermits
 from rookhold_server.jobs.ports import Companions, NoCompanions
@@ -38,7 +37,9 @@ from rookhold_types.errors import SpecError
 from rookhold_types.runtimes import PACKS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
+
+    import anyio
 
     from rookhold_exec.executor import Executor, Posture
     from rookhold_store import Store
@@ -160,7 +161,14 @@ class Engine:
             signing=key is not None,
             stopping=lambda: self.shutting_down,
         )
-        self.recovered = False  # interrupted jobs are closed, queued ones are back
+        self._lifecycle = Lifecycle(
+            settings=settings,
+            supervisor=self._supervisor,
+            recovery=self._recovery,
+            dispatcher=dispatcher,
+            workers=self._workers,
+            signer=self._signer,
+        )
         self._stopped = False  # `run` has returned: nobody waits for the store any more
 
     @property
@@ -193,53 +201,14 @@ class Engine:
         after an orderly shutdown and after a fatal fault alike: read `fatal`.
         """
         try:
-            await self._within_grace(self._settings.recovery_grace_seconds, self._close_interrupted)
-            if self.fatal is not None:
-                return
-            async with anyio.create_task_group() as background:
-                background.start_soon(self._signer.run)
-                await self._work(started)
+            await self._lifecycle.run(started)
         finally:
             self._stopped = True
 
-    async def _close_interrupted(self) -> None:
-        await self._supervisor.step("start-up recovery", self._recovery.close_interrupted)
-
-    async def _work(self, started: Callable[[], None]) -> None:
-        supervisor = self._supervisor
-        async with anyio.create_task_group() as dispatching:
-            dispatching.start_soon(supervisor.watch, "dispatcher", self._dispatcher.run)
-            await self._within_grace(
-                self._settings.worker_grace_seconds, lambda: self._run_workers(started)
-            )
-
-    async def _run_workers(self, started: Callable[[], None]) -> None:
-        supervisor = self._supervisor
-        async with anyio.create_task_group() as working:
-            for slot, worker in enumerate(self._workers):
-                working.start_soon(supervisor.watch, f"worker {slot}", worker.run)
-            started()
-            await self._within_grace(self._settings.recovery_grace_seconds, self._readmit)
-
-    async def _readmit(self) -> None:
-        """Bring queued jobs back; what shutdown cuts off stays queued on disk."""
-        done = await self._supervisor.step(
-            "re-admission of queued jobs", self._recovery.readmit_queued
-        )
-        self.recovered = done and not self.shutting_down
-
-    async def _within_grace(self, seconds: float, body: Callable[[], Awaitable[None]]) -> None:
-        """Run `body`, but not longer than `seconds` beyond the beginning of shutdown."""
-        async with anyio.create_task_group() as guard:
-            with anyio.CancelScope() as scope:
-                guard.start_soon(self._cut, seconds, scope)
-                await body()
-            guard.cancel_scope.cancel()
-
-    async def _cut(self, seconds: float, scope: anyio.CancelScope) -> None:
-        await self.shutdown_event.wait()
-        await anyio.sleep(seconds)
-        scope.cancel()
+    @property
+    def recovered(self) -> bool:
+        """Start-up recovery has finished: interrupted jobs are closed, queued ones are back."""
+        return self._lifecycle.recovered
 
     def begin_shutdown(self) -> None:
         """Close admission and the launch gate, publish shutdown, stop what runs. Idempotent."""
