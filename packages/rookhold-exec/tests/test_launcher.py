@@ -93,6 +93,28 @@ def test_it_has_no_secret_no_thread_and_no_descriptor_of_the_server(harness: Har
         assert os.getsid(pid) == pid
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_jobs_run_as_ever_under_a_server_that_was_started_with_signals_ignored(
+    backend: str, tmp_path: Path
+) -> None:
+    ignored = (signal.SIGCHLD, signal.SIGQUIT, signal.SIGUSR1, signal.SIGRTMIN)
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in ignored]
+    try:
+        harness = Harness(
+            choose_backend(backend, ExecSettings(jobs_root=str(tmp_path), node="none"))
+        )
+        harness.do(harness.executor.open())
+        ended = harness.run("bash", "exec grep SigIgn /proc/self/status")
+        alone = harness.run("bash", "kill -USR1 $$; echo survived")
+        harness.close()
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    assert ended.stdout.split() == [b"SigIgn:", b"0000000000000000"]
+    assert ended.report.status is JobStatus.SUCCEEDED
+    assert (alone.stdout, alone.report.killed_by) == (b"", "signal-10")
+
+
 def test_a_launcher_that_dies_takes_its_jobs_with_it_and_is_restarted(harness: Harness) -> None:
     async def scenario() -> None:
         launcher = client(harness)

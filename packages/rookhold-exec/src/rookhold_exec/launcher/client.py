@@ -111,6 +111,9 @@ class LauncherClient:
                 (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
             ],
             setsigmask=[],
+            # Ignored ones are inherited by exec: the launcher could not wait for its children, and
+            # jobs would meet signals that do nothing.
+            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
         )
 
     async def start(self, message: dict[str, Any], fds: Sequence[int]) -> None:
