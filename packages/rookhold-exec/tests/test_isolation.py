@@ -223,6 +223,22 @@ def test_killing_everybody_inside_ends_only_the_job(harness: Harness) -> None:
 
 
 @pytest.mark.root
+def test_the_kernel_takes_a_job_before_its_supervisor_and_the_server() -> None:
+    own = Path("/proc/self/oom_score_adj")
+    before = own.read_text()
+    own.write_text("300")  # jobs must not inherit what the server was given
+    try:
+        again = opened()
+        ended = again.run(
+            "bash", "sleep 0 & cat /proc/self/oom_score_adj; exec cat /proc/$$/oom_score_adj"
+        )
+        again.close()
+        assert ended.stdout.split() == [b"1000", b"1000"]
+        assert own.read_text() == "300\n"
+    finally:
+        own.write_text(before)
+
+
 def test_worker_slots_have_different_uids(harness: Harness) -> None:
     async def scenario() -> list[bytes]:
         code = "read -r me inside < /proc/self/uid_map; echo $me $inside; id -un"

@@ -52,6 +52,9 @@ def run(job: Job) -> NoReturn:
         os.setsid()
         os.umask(0)  # modes are given in full
         _mounts(job)
+        # When the host runs out of memory the job goes, not the server. A server that is exempt
+        # (-1000) would also exempt its jobs, and then nothing in their group can be killed.
+        _put("/proc/self/oom_score_adj", b"1000")
         step = "files"
         content = receive_frame(job.control)
         work = os.open("/work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
