@@ -72,7 +72,12 @@ class Environment:
         return found
 
     def run(
-        self, command: str, *argv: str | Path, cwd: Path | None = None, **variables: str
+        self,
+        command: str,
+        *argv: str | Path,
+        cwd: Path | None = None,
+        timeout: float = USE_SECONDS,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run one of its commands; the caller judges how that ended."""
         return subprocess.run(
@@ -83,13 +88,17 @@ class Environment:
             capture_output=True,
             text=True,
             encoding="utf-8",
-            timeout=USE_SECONDS,
+            timeout=timeout,
         )
 
     def python(
-        self, *argv: str | Path, cwd: Path | None = None, **variables: str
+        self,
+        *argv: str | Path,
+        cwd: Path | None = None,
+        timeout: float = USE_SECONDS,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run its interpreter on a program that has to succeed."""
-        done = self.run("python", "-P", *argv, cwd=cwd, **variables)
+        done = self.run("python", "-P", *argv, cwd=cwd, timeout=timeout, **variables)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return done

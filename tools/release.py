@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -62,11 +62,11 @@ def build(name: str, commit: str) -> list[Path]:
     """Build from the commit alone: nothing ignored or forgotten in the checkout can take part."""
     target = ROOT / "dist"
     with tempfile.TemporaryDirectory() as scratch:
-        archive = Path(scratch) / "tree.tar"
+        archive = Path(scratch) / "tree.zip"
         git("archive", "--output", str(archive), commit)
         tree = Path(scratch) / "tree"
-        with tarfile.open(archive) as opened:
-            opened.extractall(tree, filter="data")
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(tree)
         (tree / "wheelhouse").mkdir(exist_ok=True)  # the workspace's index has to exist
         subprocess.run(
             [UV, "build", "--quiet", "--offline", "--package", name, "--out-dir", target],
