@@ -16,11 +16,12 @@ import pytest
 
 from rookhold_exec import run
 from rookhold_exec.backends.launched import LaunchedExecutor
-from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError
+from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError, SandboxStartError
 from rookhold_exec.launcher.client import LauncherClient
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
 from rookhold_exec.testing import Harness
+from rookhold_types.checks import InputFile
 from rookhold_types.states import JobStatus
 
 BACKENDS = [pytest.param("namespaces-dev", marks=pytest.mark.linux_ns), "off"]
@@ -250,6 +251,44 @@ def test_a_launcher_that_hangs_is_replaced(
 
     harness.do(scenario())
     assert wait_until_gone([hung])
+
+
+def test_a_start_that_fails_costs_no_other_job_anything(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_OVERDUE_SECONDS", 0.2)
+    before = client(harness).pid
+    # The second name needs a directory where the first one is a file.
+    clash = (InputFile("input/a", b"x"), InputFile("input/a/b", b"y"))
+
+    async def scenario() -> None:
+        other = await harness.executor.start(harness.plan("bash", "sleep 1.5; echo fine", slot=1))
+        for _ in range(5):
+            with pytest.raises(SandboxStartError):
+                await harness.executor.start(harness.plan("bash", "echo", files=clash))
+        assert [event.line async for event in other.events()] == ["fine"]
+        assert (await other.wait()).status is JobStatus.SUCCEEDED
+        assert (client(harness).pid, client(harness).restarts) == (before, 0)
+
+    harness.do(scenario())
+
+
+def test_whoever_waited_for_a_dead_launcher_spares_its_successor(harness: Harness) -> None:
+    launcher = client(harness)
+    first = launcher.pid
+
+    async def scenario() -> None:
+        launcher.kill_itself(first)
+        async with asyncio.timeout(10):
+            while not launcher.restarts:
+                await asyncio.sleep(0.01)
+        assert (await harness.finish(harness.plan("bash", "echo again"))).stdout == b"again\n"
+        second = launcher.pid
+        launcher.kill_itself(first)  # by somebody who has not heard
+        assert (await harness.finish(harness.plan("bash", "echo still"))).stdout == b"still\n"
+        assert (launcher.pid, launcher.restarts) == (second, 1)
+
+    harness.do(scenario())
 
 
 @pytest.mark.linux_ns

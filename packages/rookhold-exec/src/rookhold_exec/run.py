@@ -44,6 +44,7 @@ class SandboxRun:
         self._describe = provenance
         self._provenance = never_ready
         self._name = ""
+        self._launcher_pid = -1  # the launcher that has this job; another one knows nothing of it
         self._loop = asyncio.get_running_loop()
         self._queue: deque[ExecEvent] = deque()
         self._wake = asyncio.Event()
@@ -82,6 +83,7 @@ class SandboxRun:
             if self._plan.stdin is not None:
                 given.append(_sealed(self._plan.stdin))
             await self._launcher.start(message, given)
+            self._launcher_pid = self._launcher.pid
         except OSError as error:
             raise SandboxStartError("descriptors") from error
         finally:
@@ -200,6 +202,8 @@ class SandboxRun:
 
     def _arm(self, seconds: float, why: str) -> None:
         self._disarm()
+        if self._control.gone.is_set():
+            return  # nothing is left to be late
         self._backstop = self._loop.call_later(seconds, self._act, why)
 
     def _disarm(self) -> None:
@@ -216,7 +220,7 @@ class SandboxRun:
             self._overdue = why
             self._launcher.kill(self._name)
         else:
-            self._launcher.kill_itself()
+            self._launcher.kill_itself(self._launcher_pid)
         self._arm(_OVERDUE_SECONDS, why)
 
     def when_finished(self, call: Callable[[SandboxRun], None]) -> None:

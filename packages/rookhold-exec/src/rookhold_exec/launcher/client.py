@@ -147,9 +147,12 @@ class LauncherClient:
             except OSError:
                 return  # the job dies with its launcher
 
-    def kill_itself(self) -> None:
-        """Kill a launcher that no longer does what it is asked; it is then restarted."""
-        if self._pidfd >= 0:
+    def kill_itself(self, pid: int) -> None:
+        """Kill the launcher `pid`, which no longer does what it is asked; it is then restarted.
+
+        By its pid, so that whoever still waits for a launcher that has gone spares its successor.
+        """
+        if self._pidfd >= 0 and pid == self.pid:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -212,7 +215,7 @@ class LauncherClient:
             async with asyncio.timeout(HELLO_SECONDS):
                 await self._gone.wait()
         except TimeoutError:
-            self.kill_itself()
+            self.kill_itself(self.pid)
             await self._gone.wait()
 
     async def close(self) -> None:
