@@ -152,3 +152,11 @@ def test_a_relative_path_is_taken_from_the_working_directory(
 def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert refused(tmp_path / "file" / "jobs.db")
+
+
+@pytest.mark.parametrize("name", ["nul\0byte", os.fsdecode(b"latin\xe9")])
+def test_a_path_that_sqlite_cannot_be_given_is_refused(tmp_path: Path, name: str) -> None:
+    for place in (tmp_path / name, tmp_path / name / "jobs.db"):
+        with pytest.raises(UnsafeDatabasePathError):
+            Store.open(place)
+    assert list(tmp_path.iterdir()) == []

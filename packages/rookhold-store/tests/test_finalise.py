@@ -15,8 +15,10 @@ from rookhold_store import (
     RecoverRunning,
     Store,
 )
+from rookhold_store.evidence import queued_cancel, restart
 from rookhold_store.testing import Jobs
 from rookhold_types.canonical import canonical, canonical_sha256
+from rookhold_types.errors import CanonicalError
 from rookhold_types.events import check_chain
 from rookhold_types.jobs import JobFile, JobSpec
 from rookhold_types.limits import Limits
@@ -382,3 +384,24 @@ def test_a_participant_that_fails_leaves_the_job_running(store: Store, jobs: Job
     assert store.read.last_seq(job_id) == 2
     assert store.read.outbox(job_id) is None
     assert jobs.finalise(job_id) is not None
+
+
+@pytest.mark.parametrize("name", [1, None, "\ud800", True])
+def test_a_receipt_member_without_a_json_name_is_refused_before_anything_is_written(
+    store: Store, jobs: Jobs, name: Any
+) -> None:
+    job_id = jobs.running()
+    with pytest.raises(CanonicalError):
+        jobs.finalise(job_id, receipt={name: 1})
+    assert store.read.running_ids() == (job_id,)
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"limits":', b'{"files":[{"path":'])
+def test_a_stored_spec_too_deep_to_read_is_one_that_does_not_decode(opening: bytes) -> None:
+    spec = opening * 20_000
+    assert queued_cancel(spec) == {}
+    assert restart(spec) == {
+        "killed_by": "server_restarted",
+        "terminal_reason": "server_restarted",
+        "evidence_complete": False,
+    }

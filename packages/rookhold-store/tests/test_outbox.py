@@ -55,6 +55,18 @@ def test_what_is_not_due_waits(store: Store, jobs: Jobs) -> None:
     assert pending(store, row.next_attempt_ms) == [job_id]
 
 
+def test_a_clock_set_back_by_an_hour_delays_no_signature(store: Store, jobs: Jobs) -> None:
+    early = jobs.finished()
+    deferred = jobs.finished()
+    now = store.clock()
+    store.call(DeferAttestation(job_id=deferred, now_ms=now, delay_ms=60_000))
+    before = now - 3_600_000
+    assert pending(store, before) == [early, deferred]
+    assert pending(store, now) == [early]  # a delay that can have been asked for is kept
+    for at, limit in ((before, 1), (now + 60_000, 1)):
+        assert [row.job_id for row in store.read.pending_attestations(at, limit)] == [early]
+
+
 def test_a_deferred_job_is_counted_and_goes_behind_the_others(store: Store, jobs: Jobs) -> None:
     first, second = jobs.finished(), jobs.finished()
     now = store.clock()

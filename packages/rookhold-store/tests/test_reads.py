@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -292,4 +293,52 @@ def test_the_probe_notices_and_repairs_nothing(store: Store, raw: apsw.Connectio
     assert store.read.probe() is True
     raw.execute("PRAGMA foreign_keys = OFF")
     raw.execute("DROP TABLE events")
+    assert store.read.probe() is False
+
+
+NO_TEXT = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda reads: reads.get(None, NO_TEXT),
+        lambda reads: reads.summary("acme", NO_TEXT),
+        lambda reads: reads.replay(None, NO_TEXT),
+        lambda reads: reads.list_jobs("acme", status=NO_TEXT),
+        lambda reads: reads.list_jobs("acme", cursor=Cursor(2**63, "j")),
+        lambda reads: reads.queued_page(Cursor(0, NO_TEXT)),
+        lambda reads: reads.events_after("j", 2**63),
+        lambda reads: reads.find_key("acme", NO_TEXT),
+        lambda reads: reads.attestation("acme", NO_TEXT),
+        lambda reads: reads.outbox(NO_TEXT),
+        lambda reads: reads.counts(NO_TEXT),
+        lambda reads: reads.pending_attestations(2**63),
+    ],
+    ids=range(12),
+)
+def test_what_no_row_can_hold_is_an_invalid_operation(
+    store: Store, read: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(InvalidOperationError):
+        read(store.read)
+    with store.reader() as view, pytest.raises(InvalidOperationError):
+        read(view)
+
+
+@pytest.mark.parametrize("error", [OverflowError(), UnicodeDecodeError("ascii", b"", 0, 0, "")])
+def test_what_a_borrower_of_a_snapshot_raises_is_its_own(store: Store, error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, store.reader():
+        raise error
+    assert caught.value is error
+
+
+def test_a_reader_given_back_after_the_close_does_not_keep_its_connection(
+    store: Store, jobs: Jobs
+) -> None:
+    jobs.accept()
+    with store.reader() as view:
+        store.close()
+        assert len(view.list_jobs("acme")) == 1
+    assert not store.read._idle
     assert store.read.probe() is False

@@ -1,5 +1,8 @@
 import os
 import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import apsw
@@ -10,9 +13,10 @@ from rookhold_store import (
     SchemaVersionError,
     StorageUnavailableError,
     Store,
+    WaiveAttestation,
 )
 from rookhold_store.schema import expected_objects, read_objects, schema_text
-from rookhold_store.testing import Jobs, TickingClock, anything_binds
+from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
 from rookhold_types.jobs import JobSpec
 from rookhold_types.states import JobStatus
 
@@ -59,12 +63,23 @@ def test_a_fresh_file_is_the_committed_schema_at_version_4(path: Path) -> None:
 
 def test_the_writer_commits_durably_with_foreign_keys_and_secure_deletion(store: Store) -> None:
     db = store._writer._db
-    assert (db.pragma("synchronous"), db.pragma("foreign_keys"), db.pragma("secure_delete")) == (
-        2,
-        1,
-        2,
-    )
-    assert db.pragma("busy_timeout") == 5000
+    names = ("synchronous", "foreign_keys", "secure_delete", "busy_timeout")
+    assert [db.pragma(name) for name in names] == [2, 1, 2, 5000]
+
+
+def test_every_setting_is_in_force_also_those_after_one_that_answers(store: Store) -> None:
+    in_force = {
+        "recursive_triggers": 1,
+        "trusted_schema": 0,
+        "cell_size_check": 1,
+        "temp_store": 2,
+        "journal_size_limit": 64 * 1024 * 1024,
+    }
+    writer = store._writer._db
+    assert {name: writer.pragma(name) for name in in_force} == in_force
+    store.read.counts("acme")
+    (reader,) = store.read._idle
+    assert (reader.pragma("query_only"), reader.pragma("trusted_schema")) == (1, 0)
 
 
 def test_every_table_is_strict_and_no_index_holds_json() -> None:
@@ -245,6 +260,81 @@ def test_a_file_that_is_no_database_is_refused_as_foreign(path: Path) -> None:
     path.parent.mkdir(mode=0o700)
     path.write_bytes(b"not a database, though long enough to look like one" * 100)
     assert refusal(path) == "foreign_schema"
+
+
+@pytest.mark.parametrize(
+    "statement", ["CREATE TABLE t (a); DROP TABLE t", schema_text()], ids=["empty", "whole"]
+)
+def test_a_database_of_another_encoding_is_refused_as_foreign(path: Path, statement: str) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(path, "PRAGMA encoding = 'UTF-16le'", statement)
+    assert refusal(path) == "foreign_schema"
+
+
+def test_a_schema_with_names_that_are_not_utf8_is_refused_as_foreign(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(path, "CREATE TABLE unusual (a)")
+    path.write_bytes(path.read_bytes().replace(b"unusual", b"\xff\xfeusual"))
+    assert refusal(path) == "foreign_schema"
+
+
+def test_an_empty_database_of_other_hands_becomes_one_that_can_give_space_back(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    edit(path, "PRAGMA page_size = 8192", "PRAGMA application_id = 7")
+    with Store.open(path) as store:
+        assert store._writer._db.pragma("auto_vacuum") == 2
+
+
+RACER = """
+import sys
+from rookhold_store import Store
+from rookhold_store.testing import Jobs
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(20):
+    with Store.open(f"{sys.argv[1]}/{number}/jobs.db", profile=sys.argv[2]) as store:
+        Jobs(store).finished()
+"""
+
+
+def test_processes_that_open_one_new_file_at_once_all_get_it(path: Path) -> None:
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(path.parent), profile],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for profile in ("1", "2", "3")
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    assert [racer.communicate(timeout=120)[1] for racer in racers] == [""] * 3
+    for number in range(20):
+        with Store.open(path.parent / str(number) / "jobs.db") as store:
+            assert len(store.read.list_jobs("acme")) == 3
+
+
+def test_an_open_waits_for_a_writer_that_is_at_work(path: Path) -> None:
+    with Store.open(path) as store:
+        job_id = Jobs(store).finished()
+        store.call(WaiveAttestation(job_id=job_id))
+        other = tampering_connection(path)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE gov_migrations (version INTEGER, applied_at_ms INTEGER)")
+        other.execute("INSERT INTO gov_migrations VALUES (1, 0)")
+        late = threading.Timer(0.5, lambda: other.execute("COMMIT"))
+        late.start()
+        with Store.open(path) as second:
+            assert second.read.outbox(job_id) is not None  # listed again, after the other's commit
+        late.join()
+        other.close()
 
 
 def test_an_empty_database_that_claims_a_version_is_not_taken_as_fresh(path: Path) -> None:

@@ -1,17 +1,32 @@
 import threading
 import time
+from typing import Any
 
 import apsw
 import pytest
 
 from rookhold_store import (
+    Accept,
+    Append,
+    CancelQueued,
+    DeferAttestation,
+    FailAttestation,
+    InvalidOperationError,
     RecordRefusedError,
+    RecoverRunning,
+    RetryAttestations,
+    Start,
     StorageFullError,
     StorageUnavailableError,
     Store,
     StoreClosedError,
+    WaiveAttestation,
 )
+from rookhold_store.operations import Operation, Participation
+from rookhold_store.schema import expected_objects
 from rookhold_store.testing import Jobs
+from rookhold_types.errors import CanonicalError
+from rookhold_types.jobs import JobSpec, fingerprint
 
 
 class Gate:
@@ -188,3 +203,93 @@ def test_many_threads_each_see_their_own_writes(store: Store, jobs: Jobs) -> Non
         thread.join(60)
     assert failures == []
     assert [len(store.read.list_jobs(f"t{n}")) for n in range(12)] == [10] * 12
+
+
+class Raises:
+    """A participant that fails in some way."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def apply(self, db: apsw.Connection, context: Participation) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError(), StopIteration(), SystemExit(), GeneratorExit()])
+def test_whatever_a_participant_raises_is_its_callers_alone(
+    store: Store, jobs: Jobs, gate: Gate, error: BaseException
+) -> None:
+    good = [jobs.acceptance(), jobs.acceptance()]
+    bad = jobs.acceptance(participants=[Raises(error)])
+    futures = [store.submit(op) for op in (good[0], bad, good[1])]
+    gate.open.set()
+    assert futures[1].exception(30) is error
+    assert [futures[0].exception(30), futures[2].exception(30)] == [None, None]
+    assert {row.job_id for row in store.read.list_jobs("acme")} == {op.job_id for op in good}
+
+
+def test_a_callback_or_listener_that_exits_does_not_stop_the_writer(
+    store: Store, jobs: Jobs
+) -> None:
+    def leave(_: object) -> None:
+        raise SystemExit
+
+    store.on_commit(leave)
+    for _ in range(2):
+        future = store.submit(jobs.acceptance())
+        future.add_done_callback(leave)
+        future.result(30)
+    assert store.submit(jobs.acceptance()).exception(30) is None
+
+
+NO_TEXT = "\ud800"
+NO_NUMBER = 2**63
+
+
+def operations(jobs: Jobs) -> list[Operation[Any]]:
+    """Return messages with a text or a number that no database row can hold."""
+    done, running = jobs.finished(), jobs.running()
+    spec = JobSpec(language="python", code="1")
+    accept: dict[str, Any] = {
+        "job_id": "j",
+        "tenant": "t",
+        "language": "python",
+        "spec": spec.stored(),
+        "admitted_mem_mb": 256,
+        "now_ms": 1,
+        "fingerprint": fingerprint(spec),
+    }
+    return [
+        *(Accept(**{**accept, name: NO_TEXT}) for name in ("job_id", "tenant", "language")),
+        Accept(**{**accept, "now_ms": NO_NUMBER}),
+        Start(job_id=NO_TEXT, now_ms=1),
+        Start(job_id=jobs.accept(), now_ms=NO_NUMBER),
+        Append(job_id=NO_TEXT, events=[("k", {})], now_ms=1),
+        Append(job_id=running, events=[(NO_TEXT, {})], now_ms=1),
+        Append(job_id=running, events=[("k", {})], now_ms=NO_NUMBER),
+        CancelQueued(tenant=NO_TEXT, job_id=NO_TEXT, now_ms=1),
+        RecoverRunning(job_id=NO_TEXT, now_ms=1),
+        DeferAttestation(job_id=NO_TEXT, now_ms=1, delay_ms=100),
+        DeferAttestation(job_id=done, now_ms=NO_NUMBER, delay_ms=100),
+        FailAttestation(job_id=done, code=NO_TEXT, now_ms=1, profile="1"),
+        WaiveAttestation(job_id=NO_TEXT),
+        RetryAttestations(job_ids=[NO_TEXT], now_ms=1),
+        jobs.attestation(done, key_id=NO_TEXT),
+        jobs.attestation(done, now_ms=NO_NUMBER),
+    ]
+
+
+def test_a_text_or_number_that_no_row_can_hold_is_an_invalid_operation_and_leaves_nothing(
+    store: Store, jobs: Jobs, raw: apsw.Connection
+) -> None:
+    messages = operations(jobs)
+    tables = [name for name in expected_objects() if expected_objects()[name].kind == "table"]
+
+    def everything() -> list[list[Any]]:
+        return [raw.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in tables]
+
+    before = everything()
+    for message in messages:
+        failure = store.submit(message).exception(30)
+        assert isinstance(failure, InvalidOperationError | CanonicalError), message
+    assert everything() == before

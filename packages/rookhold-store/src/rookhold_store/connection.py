@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from rookhold_store.errors import (
+    InvalidOperationError,
     RecordRefusedError,
     StorageFullError,
     StorageUnavailableError,
@@ -14,28 +16,32 @@ from rookhold_store.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 BUSY_TIMEOUT_MS: Final = 5000
+
+# How a statement fails: by SQLite, or already at a value that it cannot take or give back.
+ENGINE_ERRORS: Final = (apsw.Error, UnicodeError, OverflowError)
 
 # A log that a checkpoint emptied is cut back to this on its next reset; it may grow beyond it only
 # while a reader holds on, and readers here are short.
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 
-_WRITER_PRAGMAS: Final = f"""
-PRAGMA synchronous = FULL;
-PRAGMA foreign_keys = ON;
-PRAGMA secure_delete = FAST;
-PRAGMA recursive_triggers = ON;
-PRAGMA trusted_schema = OFF;
-PRAGMA cell_size_check = ON;
-PRAGMA temp_store = MEMORY;
-PRAGMA journal_size_limit = {WAL_BYTES_KEPT};
-"""
-_READER_PRAGMAS: Final = """
-PRAGMA query_only = ON;
-PRAGMA trusted_schema = OFF;
-"""
+_INCREMENTAL: Final = 2
+# What is set, how, and what SQLite then says of it.
+_Settings = tuple[tuple[str, str | int, int], ...]
+_WRITER_SETTINGS: Final[_Settings] = (
+    ("synchronous", "FULL", 2),
+    ("foreign_keys", "ON", 1),
+    ("secure_delete", "FAST", 2),
+    ("recursive_triggers", "ON", 1),
+    ("trusted_schema", "OFF", 0),
+    ("cell_size_check", "ON", 1),
+    ("temp_store", "MEMORY", 2),
+    ("journal_size_limit", WAL_BYTES_KEPT, WAL_BYTES_KEPT),
+)
+_READER_SETTINGS: Final[_Settings] = (("query_only", "ON", 1), ("trusted_schema", "OFF", 0))
 
 
 def open_existing(path: Path) -> apsw.Connection:
@@ -52,14 +58,40 @@ def open_existing(path: Path) -> apsw.Connection:
 def prepare_new(db: apsw.Connection) -> None:
     """Set what only an empty database can still choose."""
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    if db.pragma("auto_vacuum") != _INCREMENTAL:  # the file has a header already, of other hands
+        db.execute("VACUUM")
+
+
+@contextmanager
+def immediate(db: apsw.Connection) -> Iterator[None]:
+    """Run a transaction that waits for another writer at its begin, and never fails for it later.
+
+    A deferred one that reads and then writes is refused at once if somebody wrote between the two.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
 
 
 def prepare_writer(db: apsw.Connection) -> None:
     """Turn a checked database into the writer's: write-ahead log, every commit on the disk."""
     if db.pragma("journal_mode", "wal") != "wal":
         raise StorageUnavailableError("the file system does not support a write-ahead log")
-    db.execute(_WRITER_PRAGMAS)
+    _apply(db, _WRITER_SETTINGS)
     db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+
+
+def _apply(db: apsw.Connection, settings: _Settings) -> None:
+    """Set each and ask for it again: SQLite passes over a pragma that it does not understand."""
+    for name, value, in_force in settings:
+        db.pragma(name, value)
+        if db.pragma(name) != in_force:
+            raise StorageUnavailableError("SQLite does not take a setting", setting=name)
 
 
 def open_reader(path: Path) -> apsw.Connection:
@@ -70,14 +102,29 @@ def open_reader(path: Path) -> apsw.Connection:
         statementcachesize=64,
     )
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute(_READER_PRAGMAS)
+    _apply(db, _READER_SETTINGS)
     return db
 
 
-def as_ours(exc: apsw.Error) -> StoreError:
-    """Return the error of this store for one of SQLite's; SQLite's text holds no row content."""
+def as_ours(exc: apsw.Error | UnicodeError | OverflowError) -> StoreError:
+    """Return the error of this store for an engine's; SQLite's own text holds no row content."""
+    if isinstance(exc, UnicodeEncodeError):
+        return InvalidOperationError("a text holds a lone surrogate")
+    if isinstance(exc, UnicodeError):
+        return StorageUnavailableError("a stored text is not UTF-8")
+    if isinstance(exc, OverflowError):
+        return InvalidOperationError("a number is outside 64 bits")
     if isinstance(exc, apsw.ConstraintError):
         return RecordRefusedError(str(exc))
     if isinstance(exc, apsw.FullError):
         return StorageFullError("the file system is full")
     return StorageUnavailableError(f"the database answered {type(exc).__name__}")
+
+
+def translated(exc: BaseException) -> BaseException:
+    """Return an engine's error as ours, with its cause, and any other as it is."""
+    if not isinstance(exc, ENGINE_ERRORS):
+        return exc
+    ours = as_ours(exc)
+    ours.__cause__ = exc
+    return ours

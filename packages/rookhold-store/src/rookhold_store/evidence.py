@@ -37,6 +37,7 @@ class Parts(NamedTuple):
 def parts(receipt: object) -> Parts:
     """Prepare a receipt; what is not an object is kept under `details`."""
     members = receipt if isinstance(receipt, dict) else {"details": receipt}
+    canonical(dict.fromkeys(members))  # the names too must be such as JSON has
     encoded = {name: canonical(value) for name, value in members.items()}
     return Parts(encoded, sum(map(len, encoded.values())))
 
@@ -92,7 +93,7 @@ def queued_cancel(spec_json: bytes) -> dict[str, Any]:
         files = [
             _digest(file.path, b64decode(file.content_base64, validate=True)) for file in spec.files
         ]
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return {}
     return {
         "killed_by": KilledBy.CANCELLED_BEFORE_START.value,
@@ -125,7 +126,7 @@ def restart(spec_json: bytes) -> dict[str, Any]:
     }
     try:
         spec = msgspec.json.decode(spec_json)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return receipt
     if not isinstance(spec, dict):
         return receipt

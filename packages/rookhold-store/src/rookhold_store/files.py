@@ -113,6 +113,12 @@ def narrow(path: Path) -> None:
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() would follow the links we refuse
+    try:
+        nameable = b"\0" not in str(absolute).encode()
+    except UnicodeEncodeError:  # bytes that are not UTF-8: SQLite takes no such name
+        nameable = False
+    if not nameable:
+        raise UnsafeDatabasePathError("the database path is not a UTF-8 text without NUL")
     if absolute.name == "":
         raise UnsafeDatabasePathError("the database path names no file")
     if sys.platform == "darwin":

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from rookhold_store.operations import Participant
     from rookhold_store.reads import Reads
 
-_EXIT_CODES: Final = range(-(2**31), 2**31)
+_EXIT_CODE_MIN: Final = -(2**31)
+_EXIT_CODE_MAX: Final = 2**31 - 1
 
 _JOB: Final = """
 SELECT tenant, status, created_at_ms, started_at_ms, octet_length(effective_spec_json) FROM jobs
@@ -171,7 +172,7 @@ class PreparedFinalise:
 
     def __init__(self, op: Finalise) -> None:
         status = _terminal(op.status)
-        if op.exit_code is not None and op.exit_code not in _EXIT_CODES:
+        if op.exit_code is not None and not _EXIT_CODE_MIN <= op.exit_code <= _EXIT_CODE_MAX:
             raise InvalidOperationError("the exit code is not a 32-bit integer")
         if op.duration_ms < 0:
             raise InvalidOperationError("the duration is negative")

@@ -34,8 +34,9 @@ class Participation(Struct, frozen=True, kw_only=True):
 class Participant(Protocol):
     """Rows of another layer that live or die with an operation.
 
-    `apply` runs in the writer's thread after the operation's own rows, inside its savepoint. What
-    it raises rolls the operation back, alone, and reaches the caller as it is.
+    `apply` runs in the writer's thread after the operation's own rows, inside its savepoint; it
+    neither commits nor rolls back. What it raises rolls the operation back, alone, and reaches the
+    caller: as it is, or, for what a statement raises, as the store's error for it.
     """
 
     def apply(self, db: apsw.Connection, context: Participation) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from rookhold_store.accounting import row_bytes, settle
+from rookhold_store.connection import immediate
 from rookhold_store.errors import InvalidOperationError
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def reseed(db: apsw.Connection, *, profile: str, now_ms: int) -> int:
     Jobs waived without a code are listed once more; explicit waivers stay, unless they were
     decided under another profile version. Opening never fails for a quota.
     """
-    with db:
+    with immediate(db):
         unlisted: list[Any] = db.execute(_UNLISTED).fetchall()
         for job_id, finished_at_ms in unlisted:
             db.execute(_LIST, (job_id, finished_at_ms))

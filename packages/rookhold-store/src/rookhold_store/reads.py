@@ -4,21 +4,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import apsw
 import msgspec
 
 from rookhold_store import schema
-from rookhold_store.connection import as_ours, open_reader
+from rookhold_store.connection import ENGINE_ERRORS, as_ours, open_reader
 from rookhold_store.errors import (
     InvalidOperationError,
     OpenRefusedError,
     StorageUnavailableError,
     StoreClosedError,
 )
+from rookhold_store.outbox import DELAY_MS
 from rookhold_store.rows import (
     AttestationRow,
     AttestationStatusRow,
@@ -37,6 +38,8 @@ from rookhold_types.events import WireEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import apsw
 
 T = TypeVar("T")
 
@@ -74,12 +77,16 @@ _RUNNING: Final = """
 SELECT job_id FROM jobs WHERE status = 'running' AND finished_at_ms IS NULL
 ORDER BY created_at_ms, job_id LIMIT ?
 """
-_PENDING: Final = f"""
+_WAITING: Final = f"""
 SELECT j.job_id, j.tenant, o.pending_since_ms, o.attempt_count, o.next_attempt_ms
 FROM attestation_outbox o INDEXED BY attestation_outbox_due
 CROSS JOIN jobs j INDEXED BY jobs_by_id ON j.job_id = o.job_id
-WHERE o.failed_at_ms IS NULL AND o.next_attempt_ms <= ? AND {_VISIBLE}
-ORDER BY o.next_attempt_ms, o.pending_since_ms, o.job_id LIMIT ?
+WHERE o.failed_at_ms IS NULL AND {_VISIBLE} AND o.next_attempt_ms"""
+_WAITING_ORDER: Final = "ORDER BY o.next_attempt_ms, o.pending_since_ms, o.job_id LIMIT ?3"
+_PENDING: Final = f"""
+SELECT * FROM ({_WAITING} <= ?1 {_WAITING_ORDER})
+UNION ALL SELECT * FROM ({_WAITING} > ?2 {_WAITING_ORDER})
+ORDER BY 5, 3, 1 LIMIT ?3
 """
 _OUTBOX: Final = """
 SELECT job_id, pending_since_ms, attempt_count, next_attempt_ms, failed_at_ms, failure_code,
@@ -193,9 +200,13 @@ class Reads:
             return tuple(row[0] for row in db.execute(_RUNNING, (limit,)))
 
     def pending_attestations(self, now_ms: int, limit: int = 32) -> tuple[PendingRow, ...]:
-        """Return what is due for signing, the longest due first."""
+        """Return what is due for signing, the longest due first.
+
+        Nothing is ever put off by more than the longest delay: what lies further ahead was written
+        before the clock was set back, and is due as well.
+        """
         _within("limit", limit, PENDING_MAX)
-        return self._rows(PendingRow, _PENDING, (now_ms, limit))
+        return self._rows(PendingRow, _PENDING, (now_ms, now_ms + DELAY_MS[-1], limit))
 
     def outbox(self, job_id: str) -> OutboxRow | None:
         return self._row(OutboxRow, _OUTBOX, (job_id,))
@@ -276,14 +287,19 @@ class ReadPool(Reads):
 
     @contextmanager
     def _use(self) -> Iterator[apsw.Connection]:
+        with self._lend() as db, _reading():
+            yield db
+
+    @contextmanager
+    def _lend(self) -> Iterator[apsw.Connection]:
         if self._closed:
             raise StoreClosedError("the store is closed")
         with _reading():
             db = self._borrow()
-            try:
-                yield db
-            finally:
-                self._give_back(db)
+        try:
+            yield db
+        finally:
+            self._give_back(db)
 
     def _borrow(self) -> apsw.Connection:
         try:
@@ -296,16 +312,20 @@ class ReadPool(Reads):
             db.close()
         else:
             self._idle.append(db)
+            if self._closed:  # meanwhile, and perhaps too late for `close` to see this one
+                self.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
         """Lend one consistent view; hold it briefly, for it keeps the log from shrinking."""
-        with self._use() as db:
-            db.execute("BEGIN")
+        with self._lend() as db:
+            with _reading():
+                db.execute("BEGIN")
             try:
-                yield Snapshot(db)
+                yield Snapshot(db)  # what the borrower raises meanwhile is the borrower's own
             finally:
-                db.execute("COMMIT")
+                with _reading():
+                    db.execute("COMMIT")
 
     def replay(
         self, tenant: str | None, job_id: str, after: int = 0, limit: int = 1000
@@ -317,18 +337,17 @@ class ReadPool(Reads):
     def close(self) -> None:
         """Close what is idle; a connection in use is closed when it comes back."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
     try:
         yield
-    except apsw.Error as exc:
+    except ENGINE_ERRORS as exc:
         raise as_ours(exc) from exc
-    except UnicodeDecodeError as exc:
-        raise StorageUnavailableError("a stored text is not UTF-8") from exc
 
 
 def _within(name: str, value: int, most: int) -> None:

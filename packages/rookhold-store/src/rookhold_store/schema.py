@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 from msgspec import Struct
 
-from rookhold_store.connection import as_ours
+from rookhold_store.connection import as_ours, immediate
 from rookhold_store.errors import (
     ForeignSchemaError,
     SchemaHistoryError,
@@ -18,7 +19,7 @@ from rookhold_store.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SCHEMA_VERSION: Final = 4
 ACCOUNTING_REVISION: Final = 2
@@ -68,19 +69,27 @@ def user_version(db: apsw.Connection) -> int:
 
 
 def is_fresh(db: apsw.Connection) -> bool:
-    """Whether nothing was ever stored in the file; what is no database is a ForeignSchemaError."""
-    try:
+    """Whether nothing was ever stored in the file.
+
+    What is no database, or one whose texts are not UTF-8, is a ForeignSchemaError: every length
+    that is charged here, and every text that is read as bytes, supposes UTF-8.
+    """
+    with _foreign_or_ours():
+        if db.pragma("encoding") != "UTF-8":
+            raise ForeignSchemaError("the database keeps its texts in another encoding")
         return user_version(db) == 0 and not db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get
-    except apsw.NotADBError as exc:
-        raise ForeignSchemaError("the file is not a database") from exc
-    except apsw.Error as exc:
-        raise as_ours(exc) from exc
 
 
 def create(db: apsw.Connection, now_ms: int) -> None:
-    """Make schema v4 in an empty database, in one transaction."""
+    """Make schema v4 in an empty database, in one transaction.
+
+    Of two that open a new file at once the second finds the first's work, and only checks it.
+    """
     try:
-        with db:
+        with immediate(db):
+            if not is_fresh(db):
+                check(db)
+                return
             db.execute(schema_text())
             db.executemany(
                 "INSERT INTO schema_migrations (version, applied_at_ms) VALUES (?, ?)",
@@ -98,15 +107,23 @@ def create(db: apsw.Connection, now_ms: int) -> None:
 
 def check(db: apsw.Connection) -> None:
     """Refuse a database that is not exactly schema v4; changes nothing and reads no payload."""
-    try:
+    with _foreign_or_ours():
         found = read_objects(db)
-        _check_origin(found)
+        _check_origin(db, found)
         _check_version(db, found)
         _check_objects(found)
         _check_guests(db, found)
         _check_revision(db)
+
+
+@contextmanager
+def _foreign_or_ours() -> Iterator[None]:
+    try:
+        yield
     except apsw.NotADBError as exc:
         raise ForeignSchemaError("the file is not a database") from exc
+    except UnicodeDecodeError as exc:
+        raise ForeignSchemaError("the schema is not UTF-8") from exc
     except apsw.Error as exc:
         raise as_ours(exc) from exc
 
@@ -116,10 +133,10 @@ def check_versions(db: apsw.Connection) -> None:
     _check_version(db, read_objects(db))
 
 
-def _check_origin(found: Mapping[str, SchemaObject]) -> None:
+def _check_origin(db: apsw.Connection, found: Mapping[str, SchemaObject]) -> None:
     """Tell ours, known by its history table, from another program's; and both from remains."""
     if "schema_migrations" in found and found["schema_migrations"].kind == "table":
-        if _shape("schema_migrations", found) == _shape("schema_migrations", expected_objects()):
+        if _history_columns(db) == _expected_history():
             return
         raise ForeignSchemaError("the migration history is another program's")
     ours = expected_objects()
@@ -128,14 +145,17 @@ def _check_origin(found: Mapping[str, SchemaObject]) -> None:
     raise ForeignSchemaError("the tables are another program's")
 
 
-def _shape(name: str, objects: Mapping[str, SchemaObject]) -> list[tuple[object, ...]]:
-    """Return names, types and keys of a table's columns."""
+def _history_columns(db: apsw.Connection) -> list[tuple[object, ...]]:
+    """Return names, types and keys of the history's columns; runs no text that the file holds."""
+    return [tuple(row[1:6]) for row in db.execute("PRAGMA table_info(schema_migrations)")]
+
+
+@cache
+def _expected_history() -> list[tuple[object, ...]]:
     db = apsw.Connection(":memory:")
     try:
-        db.execute(objects[name].sql or "")
-        return [tuple(row[1:6]) for row in db.execute(f"PRAGMA table_info({name})")]
-    except apsw.Error:
-        return []
+        db.execute(schema_text())
+        return _history_columns(db)
     finally:
         db.close()
 

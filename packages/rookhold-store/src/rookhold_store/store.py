@@ -5,8 +5,6 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import apsw
-
 from rookhold_store import connection, files, outbox, schema
 from rookhold_store.accept import PreparedAccept
 from rookhold_store.attestations import PreparedPersist
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Self
+
+    import apsw
 
     from rookhold_store.binding import BindingCheck
 
@@ -92,12 +92,12 @@ class Store:
         secured = files.secure_database(path)
         try:
             db = connection.open_existing(secured)
-        except apsw.Error as exc:
+        except connection.ENGINE_ERRORS as exc:
             raise connection.as_ours(exc) from exc
         try:
             _make_ready(db, profile, clock())
             files.secure_side_files(secured)
-        except apsw.Error as exc:
+        except connection.ENGINE_ERRORS as exc:
             db.close()
             raise connection.as_ours(exc) from exc
         except BaseException:
@@ -117,7 +117,7 @@ class Store:
             work = prepare(op)
         except Exception as exc:  # noqa: BLE001  # one way to learn of a failure, whatever it is
             failed: Future[R] = Future()
-            failed.set_exception(exc)
+            failed.set_exception(connection.translated(exc))
             return failed
         return self._writer.submit(work)
 
@@ -166,5 +166,5 @@ def _make_ready(db: apsw.Connection, profile: str, now: int) -> None:
         schema.check(db)
     connection.prepare_writer(db)
     if fresh:
-        schema.create(db, now)
+        schema.create(db, now)  # unless another process has done so meanwhile
     outbox.reseed(db, profile=profile, now_ms=now)

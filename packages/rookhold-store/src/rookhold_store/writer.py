@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import apsw
 
-from rookhold_store.connection import as_ours
+from rookhold_store.connection import as_ours, translated
 from rookhold_store.errors import StorageUnavailableError, StoreClosedError, StoreError
 
 if TYPE_CHECKING:
@@ -111,17 +111,14 @@ class Writer:
             outcomes = [(future, None, alone or failure) for future, _, alone in outcomes]
             outcomes += [(future, None, failure) for _, future in batch[len(outcomes) :]]
         for future, result, alone in outcomes:
-            if alone is None:
-                future.set_result(result)
-            else:
-                future.set_exception(alone)
+            _answer(future, result, alone)
         self._tell(sum(alone is None for _, _, alone in outcomes))
 
     def _tell(self, operations: int) -> None:
         try:
             if self._committed is not None:
                 self._committed(operations)
-        except Exception as exc:  # noqa: BLE001  # a listener's mistake must not stop the writer
+        except BaseException as exc:  # noqa: BLE001  # a listener's mistake must not stop the writer
             logger.error("a commit listener failed: %s", type(exc).__name__)
 
     def _begin(self) -> None:
@@ -136,12 +133,12 @@ class Writer:
         self._db.execute("SAVEPOINT operation")
         try:
             result = work.run(self._db)
-        except Exception as exc:  # a participant may raise anything; it is the caller's
+        except BaseException as exc:  # a participant may raise anything; it is the caller's
             if not self._db.in_transaction:  # SQLite rolled everything back: full, I/O, memory
                 raise
             self._db.execute("ROLLBACK TO operation")
             self._db.execute("RELEASE operation")
-            return None, as_ours(exc) if isinstance(exc, apsw.Error) else exc
+            return None, translated(exc)
         self._db.execute("RELEASE operation")
         return result, None
 
@@ -151,6 +148,16 @@ class Writer:
                 self._db.execute("ROLLBACK")
         except apsw.Error as exc:
             logger.error("rollback failed: %s", type(exc).__name__)  # no payloads in logs
+
+
+def _answer(future: Future[Any], result: object, alone: BaseException | None) -> None:
+    try:
+        if alone is None:
+            future.set_result(result)
+        else:
+            future.set_exception(alone)
+    except BaseException as exc:  # noqa: BLE001  # a callback's mistake must not stop the writer
+        logger.error("a callback of an answer failed: %s", type(exc).__name__)
 
 
 def _shared_failure(exc: BaseException) -> StoreError:
