@@ -1,0 +1,1 @@
+"""What a job costs here, beside what it costs elsewhere; see README.md."""
