@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 _USAGE: Final = "usage: python -m rookhold_server   (settings come from ROOKHOLD_* variables)\n"
 _EXIT_USAGE: Final = 64
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 # With the default of 5 ms a busy thread delays the store's writer by as much, at every commit.
 _SWITCH_SECONDS: Final = 0.0005
 _READY_POLL_SECONDS: Final = 0.01
@@ -52,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(settings: Settings) -> int:
     """Raises what `startup.opened` raises."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with anyio.open_signal_receiver(*_STOPPING) as signals:
+        # Whoever started us may have blocked them for itself; exec hands that on.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
         _warn(settings)
         async with opened(settings) as gateway:
             await _run(gateway, signals)

@@ -47,6 +47,21 @@ def test_every_way_to_stop_cancels_what_runs_and_exits_0(server: Server, how: st
     assert again.stop() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_the_parent_had_blocked_or_ignored_stops_it_still(
+    server: Server, number: signal.Signals
+) -> None:
+    handler = signal.signal(number, signal.SIG_IGN)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        running = server().start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(number, handler)
+    running.signal(number)
+    assert running.ended() == 0
+
+
 def test_a_wait_ends_with_503_within_half_a_second_of_the_signal(server: Server) -> None:
     running = server().start()
     job = running.call("POST", "/v1/jobs", SLEEP)[1]
