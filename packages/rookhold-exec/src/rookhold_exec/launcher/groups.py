@@ -117,14 +117,18 @@ def own_name() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process started, in clock ticks after boot, or "" if there is none."""
+    """Return when a process started, in clock ticks after boot, or "" if it is dead.
+
+    A zombie is dead: where nobody reaps the orphan of a killed server, it stays one for ever.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return ""
     # The name in parentheses may hold anything; start time is the 20th field after it.
-    return stat[stat.rindex(b")") + 2 :].split()[19].decode()
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return "" if fields[0] in b"ZX" else fields[19].decode()
 
 
 def _lives(name: str) -> bool:
