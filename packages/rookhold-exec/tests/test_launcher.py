@@ -140,6 +140,20 @@ def test_a_launcher_that_dies_takes_its_jobs_with_it_and_is_restarted(harness: H
     harness.do(scenario())
 
 
+def test_a_job_that_comes_before_anybody_noticed_the_death_goes_to_the_next_launcher(
+    harness: Harness,
+) -> None:
+    launcher = client(harness)
+
+    async def scenario() -> None:
+        os.kill(launcher.pid, signal.SIGKILL)
+        assert wait_until_gone([launcher.pid])  # the loop does not run meanwhile
+        result = await harness.finish(harness.plan("bash", "echo up"))
+        assert (result.stdout, launcher.restarts) == (b"up\n", 1)
+
+    harness.do(scenario())
+
+
 def test_jobs_leave_no_process_descriptor_or_group(harness: Harness) -> None:
     pid = client(harness).pid
 

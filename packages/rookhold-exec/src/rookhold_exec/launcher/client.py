@@ -118,26 +118,34 @@ class LauncherClient:
 
     async def start(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         """Hand one job over, or raise LauncherLostError; the caller closes `fds` either way."""
-        if not self._up.is_set():
-            try:
-                async with asyncio.timeout(_RETURN_SECONDS):
-                    await self._up.wait()
-            except TimeoutError as error:
-                raise LauncherLostError("the launcher is not there") from error
         data = encode({"op": START, **message})
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-        while True:
-            launcher = self._socket
-            if launcher is None:
-                raise LauncherLostError("the launcher is gone")
+        until = asyncio.get_running_loop().time() + _RETURN_SECONDS
+        while not self._closing:
+            launcher = await self._connected(until)
             try:
                 launcher.sendmsg([data], rights)
             except BlockingIOError:
                 await asyncio.sleep(0.001)
+            except ConnectionError:
+                self._disconnect()  # it has died and took nothing: the next one may have this job
             except OSError as error:
-                raise LauncherLostError("the launcher is gone") from error
+                raise LauncherLostError("the launcher could not be told") from error
             else:
                 return
+        raise LauncherLostError("the launcher is going")
+
+    async def _connected(self, until: float) -> socket.socket:
+        """Return the socket to the launcher that is there, or will be in time."""
+        if self._socket is None or not self._up.is_set():
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._up.wait()
+            except TimeoutError as error:
+                raise LauncherLostError("the launcher is not there") from error
+        if self._socket is None:
+            raise LauncherLostError("the launcher is gone")
+        return self._socket
 
     def kill(self, job: str) -> None:
         """Have the job's supervisor killed from outside; for one that has not ended by itself."""
