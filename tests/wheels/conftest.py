@@ -17,6 +17,7 @@ WHEELHOUSE = ROOT / "wheelhouse"
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    assert WHEELHOUSE.is_dir(), "these tests install from wheelhouse/, which `make setup` fills"
     folder = tmp_path_factory.mktemp("dist")
     build(ROOT, folder, "--all-packages")
     return folder

@@ -27,10 +27,10 @@ LOCK = ROOT / "requirements-floor.lock"
 SOAK_SECONDS = 900
 QUICK = {
     "rookhold-attestation": ["test_ed25519.py", "test_keys.py", "test_sign.py"],
-    "rookhold-cli": ["test_dispatch.py", "test_output.py", "test_job_options.py", "test_exits.py"],
-    "rookhold-exec": ["test_contract_off.py", "test_cgroup.py", "test_protocol.py"],
-    "rookhold-server": ["http/test_service.py", "http/test_transport.py", "config"],
-    "rookhold-store": ["test_accept.py", "test_finalise.py", "test_reads.py", "test_schema.py"],
+    "rookhold-cli": ["test_output.py", "test_job_options.py"],
+    "rookhold-exec": ["test_cgroup.py", "test_discovery.py", "test_protocol.py"],
+    "rookhold-server": ["http/test_service.py", "http/test_submission.py", "config"],
+    "rookhold-store": ["test_accept.py", "test_finalise.py", "test_schema.py"],
     "rookhold-types": ["test_wire.py", "test_jobs.py", "test_views.py", "test_receipts.py"],
 }
 

@@ -11,6 +11,7 @@ import re
 import signal
 import statistics
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,6 +95,19 @@ def test_asking_for_the_version_loads_two_modules_of_ours_and_none_else(
 ) -> None:
     found = loaded(alone("rookhold-cli"), "from rookhold_cli.main import main; main(['--version'])")
     assert found - {"__future__"} == {"rookhold_cli", "rookhold_cli.main", "rookhold_cli._version"}
+
+
+def test_a_command_loads_an_extra_only_when_it_does_its_work(
+    alone: Callable[[str], Environment],
+) -> None:
+    call = (
+        "from importlib import import_module; from rookhold_cli.main import VERBS\n"
+        "import rookhold_cli.dispatch\n"
+        "for verb in VERBS: import_module(f'rookhold_cli.commands.{verb}')"
+    )
+    found = {name.partition(".")[0] for name in loaded(alone("rookhold-cli[server,verify]"), call)}
+    theirs = found - set(sys.stdlib_module_names)
+    assert theirs == {"rookhold", "rookhold_cli", "click"}
 
 
 def test_asking_the_verifier_for_help_loads_argparse_and_little_else(
