@@ -6,8 +6,7 @@ import asyncio  # noqa: TID251 - settles a loop future from the store's writer t
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-import anyio.to_thread
+from rookhold_server.errands import Errands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +26,7 @@ class Storage:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._threads = anyio.CapacityLimiter(READER_THREADS)
+        self._threads = Errands("rookhold-store-reader", READER_THREADS)
 
     async def run(self, operation: Operation[R], *, large: bool = False) -> R:
         """Return once the operation is durable; raises what the store says.
@@ -43,17 +42,21 @@ class Storage:
                 loop.call_soon_threadsafe(_settle, source, settled)
 
         if large:
-            submitted = await anyio.to_thread.run_sync(
-                self._store.submit, operation, limiter=self._threads
-            )
+            submitted = await self._threads.run(lambda: self._store.submit(operation))
         else:
             submitted = self._store.submit(operation)
         submitted.add_done_callback(hand_over)
         return await settled
 
-    async def read(self, query: Callable[[ConsistentReads], R]) -> R:
-        """Run a short read in a reader thread; no transaction outlives it."""
-        return await anyio.to_thread.run_sync(query, self._store.read, limiter=self._threads)
+    async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:
+        """Run a short read; no transaction outlives it.
+
+        A brief one runs here and now: writers never make a reader of this store wait, and handing a
+        look-up by key to a thread keeps the loop busy for longer than the look-up.
+        """
+        if brief:
+            return query(self._store.read)
+        return await self._threads.run(lambda: query(self._store.read))
 
 
 def _settle(source: Future[R], settled: asyncio.Future[R]) -> None:

@@ -215,9 +215,9 @@ async def test_a_waiter_that_gives_up_does_not_set_the_others_spinning(
         looks = []
         whole = engine._storage.read
 
-        async def read(query):
+        async def read(query, **hints):
             looks.append(query)
-            return await whole(query)
+            return await whole(query, **hints)
 
         engine._storage.read = read
         async with anyio.create_task_group() as tasks:

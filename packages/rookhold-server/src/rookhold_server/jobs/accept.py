@@ -65,7 +65,7 @@ class Acceptor:
 
     async def replay_of(self, tenant: str, key: str, fingerprint: str) -> Submitted | None:
         """What an earlier request with this key made; Refusal if it was another request."""
-        row = await self._store.read(lambda reads: reads.find_key(tenant, key))
+        row = await self._store.read(lambda reads: reads.find_key(tenant, key), brief=True)
         if row is None:
             return None
         if row.request_sha256 != fingerprint:

@@ -96,7 +96,8 @@ class JobStore(Protocol):
         `large` warns that preparing it takes time: much data, or a read before the write.
         """
 
-    async def read(self, query: Callable[[ConsistentReads], R]) -> R: ...
+    async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:
+        """Return what `query` returns; `brief` promises a few look-ups by key, small rows each."""
 
 
 class Admission(Protocol):

@@ -38,7 +38,7 @@ class Queries:
         self._place = place
 
     async def summary(self, tenant: str, job_id: str) -> JobView | None:
-        row = await self._store.read(lambda reads: reads.summary(tenant, job_id))
+        row = await self._store.read(lambda reads: reads.summary(tenant, job_id), brief=True)
         return None if row is None else job_view(row)
 
     async def detail(self, tenant: str, job_id: str) -> JobDetail:

@@ -47,7 +47,7 @@ class Waits:
         deadline = anyio.current_time() + seconds
         while True:
             channel = self._live.get(job_id)
-            row = await self._store.read(lambda reads: reads.summary(tenant, job_id))
+            row = await self._store.read(lambda reads: reads.summary(tenant, job_id), brief=True)
             if row is None or row.terminal:
                 return row is not None
             if not await self._pause(channel, deadline):
@@ -100,7 +100,7 @@ class Waits:
                 return None
             return attestation_view(row, stored, outbox, signing=self._signing).state
 
-        state = await self._store.read(look)
+        state = await self._store.read(look, brief=True)
         if state is None:
             raise Refusal("job_not_found")
         return state

@@ -97,7 +97,9 @@ class Signer:
     async def sign_due(self) -> PassReport:
         """One pass over at most a page of due rows."""
         now_ms = self._clock()
-        due = await self._store.read(lambda reads: reads.pending_attestations(now_ms, PAGE))
+        due = await self._store.read(
+            lambda reads: reads.pending_attestations(now_ms, PAGE), brief=True
+        )
         report = PassReport(observed=len(due))
         places = anyio.CapacityLimiter(AT_ONCE)
         async with anyio.create_task_group() as tasks:
