@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import socket
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rookhold_cli.commands.dev import StateError, prepare
 from rookhold_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from conftest import Rookhold
 
 
 def test_it_serves_this_computer_only(home: Path) -> None:
@@ -66,3 +71,12 @@ def test_without_a_home_there_is_nowhere_to_keep_the_key() -> None:
 def test_production_is_refused(home: Path, word: str) -> None:
     with pytest.raises(UsageError):
         prepare({"HOME": str(home), "ROOKHOLD_ENV": word}, 7300)
+
+
+def test_a_port_that_is_taken_is_said_before_anything_else(rookhold: Rookhold) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = rookhold("dev", "--port", port)
+    assert ended.returncode == 69
+    assert ended.stderr.startswith(f"rookhold: port {port} cannot be used".encode())
+    assert ended.stderr.count(b"\n") == 1

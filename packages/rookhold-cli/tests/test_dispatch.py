@@ -45,6 +45,24 @@ def test_wrong_usage_ends_with_64_and_a_reason(rookhold: Rookhold, arguments: li
     assert b"Traceback" not in ended.stderr
 
 
+def test_no_verb_at_all_shows_the_verbs_once(rookhold: Rookhold) -> None:
+    ended = rookhold()
+    assert ended.returncode == 64
+    assert ended.stdout == b""
+    assert ended.stderr.count(b"Usage:") == 1
+    assert b"\n  run " in ended.stderr
+
+
+def test_examples_are_not_wrapped(rookhold: Rookhold) -> None:
+    assert b"\n  rookhold run bash -c 'echo hello'\n" in rookhold("run", "--help").stdout
+
+
+def test_a_folder_that_is_not_there_ends_with_74(rookhold: Rookhold) -> None:
+    ended = rookhold("verify", "nowhere")
+    assert ended.returncode == 74
+    assert ended.stderr == b"rookhold: nowhere is not there\n"
+
+
 @pytest.mark.parametrize("name", ["ROOKHOLD_BASE_URL", "ROOKHOLD_API_KEY"])
 def test_half_a_gateway_is_wrong_usage(rookhold: Rookhold, name: str) -> None:
     ended = rookhold("run", "python", "-c", "print(1)", **{name: "http://127.0.0.1:1"})

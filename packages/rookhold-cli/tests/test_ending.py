@@ -31,6 +31,10 @@ def test_an_outcome_is_said_in_plain_words(
     assert said in sentence(*outcome, limits=LIMITS, rules=["executor_error"])
 
 
+def test_a_job_that_ended_by_itself_is_not_called_stopped() -> None:
+    assert "stopped" not in sentence("error", 0, "requested_output_unavailable")
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [("timed_out", "too long"), ("oom_killed", "memory"), ("error", "error"), ("new", "new")],

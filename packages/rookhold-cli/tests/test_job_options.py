@@ -74,6 +74,12 @@ def test_files_go_to_input_under_their_own_or_another_name(tmp_path: Path) -> No
     assert job.spec["files"] == {"input/a=b.bin": b"\x00\xff", "input/deep/c.bin": b"\x00\xff"}
 
 
+def test_a_file_to_a_place_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    with pytest.raises(UsageError, match="input/PATH"):
+        read("--file", f"{tmp_path}/a=elsewhere/a")
+
+
 def test_two_files_cannot_have_one_name(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(UsageError):

@@ -49,6 +49,25 @@ def test_progress_is_shown_to_a_person(environment: dict[str, str], tmp_path: Pa
     assert "42" in said
 
 
+def test_a_narrow_terminal_shows_whole_ids() -> None:
+    job_id = "01890a5d-ac96-774b-bcce-b302099a8057"
+    program = (
+        f"from rookhold_cli import output; output.table(['job', 'b'], [['{job_id}', 'x' * 50]])"
+    )
+    ours, theirs = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"COLUMNS": "40", "TERM": "xterm"},
+        stdout=theirs,
+        check=True,
+        timeout=SECONDS,
+    )
+    said = os.read(ours, 4096).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert f"{job_id}  {'x' * 50}\r\n" in said
+
+
 @pytest.mark.parametrize("arguments", [["run", "bash", "-c", "exit 0"], ["check"]], ids=" ".join)
 def test_no_color_takes_every_colour_away(
     environment: dict[str, str], tmp_path: Path, arguments: list[str]

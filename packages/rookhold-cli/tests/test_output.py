@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,33 @@ from rookhold_cli.output import plain
 )
 def test_foreign_text_cannot_drive_the_terminal(text: str, shown: str) -> None:
     assert plain(text) == shown
+
+
+@pytest.mark.parametrize("what", ["output.raw('stdout', b'x')", "output.line('x')"])
+def test_a_full_disk_under_the_output_is_said_so(what: str) -> None:
+    program = (
+        "from rookhold_cli import errors, output\n"
+        f"try: {what}\n"
+        "except errors.FilesError as exc: output.say(str(exc))"
+    )
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert process.stderr.startswith(b"rookhold: cannot write the output (No space left")
+
+
+@pytest.mark.parametrize(
+    ("closed", "status"), [("<&-", 64), (">&-", 64), ("2>&-", 64), ("<&- >&- 2>&-", 64)]
+)
+def test_a_closed_stream_is_silence(closed: str, status: int) -> None:
+    command = f'exec "$0" -P -m rookhold_cli show {closed}'
+    process = subprocess.run(
+        ["/bin/sh", "-c", command, sys.executable], capture_output=True, check=False
+    )
+    assert process.returncode == status
+    assert process.stdout == b""
+    assert b"Traceback" not in process.stderr
 
 
 def test_a_reader_that_leaves_does_not_end_the_command() -> None:

@@ -92,6 +92,14 @@ def test_output_files_are_compared_with_the_receipt(tmp_path: Path) -> None:
     assert found.compared == ("receipt.json", "output/a/b")
 
 
+def test_a_signed_output_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = with_output(tmp_path)
+    (folder / "output" / "a" / "b").unlink()
+    found = verifying.verify_folder(folder)
+    assert found.compared == ("receipt.json",)
+    assert found.absent == ("output/a/b",)
+
+
 def test_a_changed_output_file_is_refused(tmp_path: Path) -> None:
     folder = with_output(tmp_path)
     (folder / "output" / "a" / "b").write_bytes(b"dato")

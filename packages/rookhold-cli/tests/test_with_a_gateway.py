@@ -207,6 +207,22 @@ def test_the_same_key_runs_a_job_once(rookhold: Rookhold, settings: dict[str, st
     assert b"idempotency_key_reused" in other.stderr
 
 
+def test_a_repeated_key_finds_the_evidence_of_the_first_run(
+    rookhold: Rookhold, settings: dict[str, str]
+) -> None:
+    arguments = ["run", "python", "-c", "print(1)", "--idempotency-key", "again"]
+    first, second = (rookhold(*arguments, **settings) for _ in range(2))
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stdout == second.stdout
+    assert b"verified" in second.stderr
+
+
+def test_a_limit_that_was_lowered_is_said(rookhold: Rookhold, settings: dict[str, str]) -> None:
+    arguments = ["run", "python", "-c", "1", "--no-evidence", "--wall", "10m", "--pids", "8"]
+    ended = rookhold(*arguments, **settings)
+    assert ended.stderr == b"rookhold: the time limit was 300 s, not the 600 s asked for\n"
+
+
 def test_check_looks_at_the_gateway_too(rookhold: Rookhold, settings: dict[str, str]) -> None:
     ended = rookhold("check", "--json", **settings)
     document = json.loads(ended.stdout)
@@ -229,6 +245,22 @@ def test_verify_reads_a_folder_or_two_files(
     assert json.loads(two.stdout)["execution_id"] == job
     assert two.stderr == b""
     assert rookhold("verify", *files, "--tenant", "somebody").returncode == 65
+
+
+def test_verify_checks_every_folder_also_after_one_that_does_not_hold(
+    rookhold: Rookhold, settings: dict[str, str], job: str, tmp_path: Path
+) -> None:
+    for name in ("bad", "good"):
+        rookhold("result", job, "--evidence", name, **settings)
+    assert rookhold("verify", "bad", "good").returncode == 0
+    with (tmp_path / "here/bad/result.json").open("ab") as file:
+        file.write(b" ")
+    ended = rookhold("verify", "bad", "good")
+    assert ended.returncode == 65
+    assert ended.stdout.count(b"verified: ") == 1
+    assert b"rookhold: bad: the artifact is not the one" in ended.stderr
+    told = json.loads(rookhold("verify", "bad", "good", "--json").stdout)
+    assert [told["verified"], *(one["verified"] for one in told["folders"])] == [False, False, True]
 
 
 def test_verify_refuses_a_changed_byte_with_65(

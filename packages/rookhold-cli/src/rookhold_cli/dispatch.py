@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -56,6 +57,10 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
     from rookhold import RookholdError
 
+    _fill_closed_streams()
+    if not arguments:
+        output.note(rookhold.get_help(click.Context(rookhold, info_name="rookhold")))
+        return Exit.USAGE
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show it is no failure
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -79,6 +84,14 @@ def run(arguments: Sequence[str]) -> int:
     return ended if isinstance(ended, int) else Exit.OK
 
 
+def _fill_closed_streams() -> None:
+    """Give a stream that was closed before us an end: print would take stdout for stderr."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
 def _prefix(error: Exception) -> str:
     from rookhold import ApiError
 
@@ -90,6 +103,8 @@ def _hint(error: Exception) -> str:
 
     from .gateway import configured
 
-    if isinstance(error, UnreachableError) and configured() is None:
-        return "; start one with `rookhold dev`, or set ROOKHOLD_BASE_URL and ROOKHOLD_API_KEY"
-    return ""
+    if not isinstance(error, UnreachableError):
+        return ""
+    if target := configured():
+        return f": {target.base_url}"
+    return "; start one with `rookhold dev`, or set ROOKHOLD_BASE_URL and ROOKHOLD_API_KEY"

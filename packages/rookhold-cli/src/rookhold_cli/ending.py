@@ -15,7 +15,6 @@ _KILLED: Final = {
     "supervisor-cpu": "it used up its processor time",
     "rlimit-cpu": "one of its processes used up its processor time",
     "seccomp": "it made a system call that the sandbox forbids",
-    "requested_output_unavailable": "an output file it was to write could not be brought back",
     "server_restarted": "the gateway stopped while it ran",
     "minimum_isolation_unsatisfied": "the gateway no longer offers the isolation it asked for",
     "minimum_isolation_observation_mismatch": "the isolation it asked for was not observed",
@@ -56,6 +55,8 @@ def sentence(
         return "cancelled" + (" before it started" if "before" in (killed_by or "") else "")
     if killed_by is not None and killed_by.startswith("signal-"):
         return f"the job died of signal {killed_by.removeprefix('signal-')}"
+    if killed_by == "requested_output_unavailable":
+        return "an output file it was to write could not be brought back"
     if killed_by is not None:
         return f"stopped: {_KILLED.get(killed_by, killed_by)}"
     if status == "failed" and exit_code is not None:

@@ -27,6 +27,7 @@ ENVELOPE: Final = "envelope.json"
 PUBLIC_KEY: Final = "public-key.pem"
 README: Final = "README.txt"
 NAMES: Final = (RECEIPT, RESULT, ENVELOPE, PUBLIC_KEY, README)
+OUTPUT: Final = "output"
 
 _SIGNING_SECONDS: Final = 60  # signing takes milliseconds; longer means that something is wrong
 _SIGNING_WAIT: Final = 30  # the longest wait that a gateway grants
@@ -115,7 +116,7 @@ def write(
 def put_output(folder: Path, artifact: Artifact) -> Path:
     """Write an output file to the path the job gave it, which must stay below `folder`/output."""
     parts = artifact.path.split("/")
-    if parts[0] != "output" or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts):
+    if parts[0] != OUTPUT or len(parts) < 2 or any(part in {"", ".", ".."} for part in parts):
         raise FilesError("the gateway named an output file outside of output/")
     target = folder.joinpath(*parts)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["--version"]:  # answered before anything is loaded
-        sys.stdout.write(f"rookhold {__version__}\n")
+        print(f"rookhold {__version__}")  # noqa: T201 - output.py would take longer to load
         return 0
     try:
         from .dispatch import run

@@ -13,11 +13,14 @@ import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from .errors import FilesError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
+_WIDEST = 10_000
 _CONTROL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
@@ -76,13 +79,18 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         for row in shown:
             line("\t".join(row))
         return
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(*headers, box=None, header_style="bold", pad_edge=False)
     for row in shown:
         grid.add_row(*(Text(cell) for cell in row))
-    console().print(grid)
+    # At its own width, even on a narrow terminal: an id that is cut off is of no use to anybody.
+    wide = console()
+    wide.width, usual = _WIDEST, wide.width
+    wide.width = max(usual, Measurement.get(wide, wide.options, grid).maximum)
+    wide.print(grid, crop=False)
 
 
 def console() -> Console:
@@ -109,3 +117,5 @@ def _reader_may_leave() -> Any:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+    except OSError as exc:
+        raise FilesError(f"cannot write the output ({exc.strerror})") from exc

@@ -42,6 +42,10 @@ class Teller:
             style,
         )
 
+    def verbatim(self, text: str) -> None:
+        """Show a path or the like, never wrapped: it may hold spaces and is there to be copied."""
+        self._print(f"{_INDENT}{plain(text)}")
+
     def good(self, text: str) -> None:
         self.para(text, style="green")
 

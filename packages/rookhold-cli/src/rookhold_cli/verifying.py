@@ -19,7 +19,10 @@ _INPUT_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What holds: the signature, and of the files beside it those listed in `compared`."""
+    """What holds: the signature, and of the files beside it those listed in `compared`.
+
+    `absent` names the signed output files that do not lie there.
+    """
 
     execution_id: str
     tenant: str
@@ -28,6 +31,7 @@ class Verdict:
     event_chain_complete: bool
     key_ids: tuple[str, ...]
     compared: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
 
 def can_verify() -> bool:
@@ -89,6 +93,7 @@ def verify(
             envelope, artifact=artifact, keys=keys, policy=module.Policy(tenant=tenant)
         )
         compared = () if folder is None else _compare(folder, found.receipt)
+        absent = () if folder is None else _absent(found.receipt, compared)
     except errors.AttestationError as exc:
         raise BadEvidenceError(f"{exc} ({exc.code})") from exc
     return Verdict(
@@ -99,6 +104,7 @@ def verify(
         event_chain_complete=found.event_chain_complete,
         key_ids=tuple(found.key_ids),
         compared=compared,
+        absent=absent,
     )
 
 
@@ -129,3 +135,8 @@ def _compare(folder: Path, receipt: dict[str, Any]) -> tuple[str, ...]:
             raise BadEvidenceError(f"{name} is not an output file that was signed")
         compared.append(name)
     return tuple(compared)
+
+
+def _absent(receipt: dict[str, Any], compared: Sequence[str]) -> tuple[str, ...]:
+    signed = (str(entry["path"]) for entry in receipt.get("artifacts") or ())
+    return tuple(path for path in signed if path not in compared)

@@ -135,6 +135,8 @@ def _input(text: str) -> tuple[str, bytes]:
     source, found, inside = text.rpartition("=input/")
     if not found:
         source, inside = text, Path(text).name
+        if "=" in text and not Path(text).exists():
+            raise UsageError(f"--file takes SRC or SRC=input/PATH, not {text}")
     return f"input/{inside}", _read(source)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from rookhold_cli import gateway, output
-from rookhold_cli.errors import CommandError, UsageError
+from rookhold_cli.errors import CommandError, GatewayStartError, UsageError
 from rookhold_cli.extras import load
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _SET_ASIDE: Final = (
     "ROOKHOLD_CREDENTIAL_PEPPER_FILE",
     "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV",
 )
+_HOST: Final = "127.0.0.1"
 _KEY_NAME: Final = "signing-key.pem"
 
 
@@ -39,6 +41,7 @@ def command(port: int) -> int:
     """
     server = load("rookhold_server.serve", what="serving a gateway", extra="server")
     environment, told = prepare(os.environ, port)
+    _check_port(port)
     os.environ.clear()
     os.environ.update(environment)
     for line in told:
@@ -47,12 +50,23 @@ def command(port: int) -> int:
     return ended
 
 
+def _check_port(port: int) -> None:
+    """Say in the words of this command what the server would say in those of its settings."""
+    try:
+        socket.create_server((_HOST, port)).close()
+    except OSError as exc:
+        raise GatewayStartError(
+            f"port {port} cannot be used ({exc.strerror}); is a gateway running there already?"
+            " Another one: --port"
+        ) from exc
+
+
 def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list[str]]:
     """Return the server's environment and what to say about it; makes the signing key if needed."""
     if environ.get("ROOKHOLD_ENV", "").strip().lower() in {"prod", "production", "release"}:
         raise UsageError("ROOKHOLD_ENV says production; use `rookhold serve` there")
     kept = {name: text for name, text in environ.items() if name not in _SET_ASIDE}
-    kept["ROOKHOLD_ADDR"] = f"127.0.0.1:{port}"
+    kept["ROOKHOLD_ADDR"] = f"{_HOST}:{port}"
     told = [
         "DEVELOPMENT gateway, on this computer only",
         f"it accepts the PUBLIC key {gateway.DEVELOPMENT_KEY}: anybody on this computer can use it",
@@ -73,7 +87,7 @@ def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list
         kept["ROOKHOLD_ATTESTATION_KEY_FILE"] = str(path)
         told.append(f"evidence is signed with {'a NEW key' if made else 'the key'} in {path}")
     if port:
-        base_url = shlex.quote(f"http://127.0.0.1:{port}")
+        base_url = shlex.quote(f"http://{_HOST}:{port}")
         told.append(
             "use it from another terminal with"
             f" ROOKHOLD_BASE_URL={base_url} ROOKHOLD_API_KEY={gateway.DEVELOPMENT_KEY}"

@@ -44,9 +44,8 @@ class TourError(CommandError):
     "folder",
     type=click.Path(path_type=Path),
     default=Path("rookhold-quickstart"),
-    show_default="./rookhold-quickstart",
     metavar="DIR",
-    help="Where to put the evidence.",
+    help="Where to put the evidence. [default: ./rookhold-quickstart/]",
 )
 def command(folder: Path) -> int:
     """See it all at work, in a few seconds: jobs, a limit, a refusal, evidence that verifies.
@@ -94,7 +93,7 @@ class _Tour:
             f"It listens on {self.gateway.target.base_url} for this computer only, with keys made"
             " a moment ago, and keeps what happens in one SQLite file:"
         )
-        self.tell.para(str(self.gateway.database))
+        self.tell.verbatim(str(self.gateway.database))
 
     def _run_jobs(self, languages: Sequence[str]) -> JobDetail:
         """Run what this host can; return the job whose evidence is kept."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rookhold_cli import ending, evidence, gateway, keeping, output, verifying
+from rookhold_cli import ending, evidence, gateway, granted, keeping, output, verifying
 from rookhold_cli.commands import _job_options as options
 from rookhold_cli.errors import TerminatedError, UsageError
 from rookhold_cli.exits import Exit, of_job
@@ -57,7 +57,7 @@ def command(
     quiet: bool,
     **flags: Any,
 ) -> int:
-    r"""Run a job in LANGUAGE (python, node or bash) and end with its exit code.
+    """Run a job in LANGUAGE (python, node or bash) and end with its exit code.
 
     \b
     rookhold run python script.py
@@ -66,7 +66,7 @@ def command(
 
     If it does not end by itself: 124 time limit, 137 memory, 125 any other limit or an error;
     64 wrong usage, 69 no gateway, 77 refused, 65 evidence that does not hold.
-    """
+    """  # noqa: D301 - click wants the control character, for lines that are not to be wrapped
     job = options.read_job(language, source, code, flags)
     target = gateway.configured()
     if detach and target is None:
@@ -108,6 +108,8 @@ def command(
             output.as_json(_document(client, detail, kept, status))
         if not quiet:
             _say_how_it_ended(detail, ended)
+            for words in granted.differences(job.spec["limits"], detail.receipt or {}):
+                output.say(words)
         return status
 
 
