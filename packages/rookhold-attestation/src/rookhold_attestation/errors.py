@@ -220,7 +220,7 @@ class UnsafeKeyFileTypeError(AttestationError):
     """Not a regular file, a symbolic link, or a path that goes through `..` or a non-directory."""
 
     code = "unsafe_key_file_type"
-    words = "the {kind} key path does not lead safely to a regular file"
+    words = "the {kind} key path must go straight to a regular file: no link, no step to a parent"
 
 
 class KeyFileTooLargeError(AttestationError):
