@@ -5,7 +5,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := .venv/bin
 PACKAGES := $(wildcard packages/*/src)
 
-.PHONY: help quickstart setup lock fmt lint types layers test e2e check soak wheels release clean
+.PHONY: help quickstart setup lock fmt lint types layers test e2e check soak bench wheels release clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## /  \1: /p' Makefile
@@ -28,7 +28,7 @@ lint:
 	@$(BIN)/ruff format --check .
 
 types:
-	@$(BIN)/mypy $(PACKAGES)
+	@$(BIN)/mypy $(PACKAGES) benchmarks
 
 layers:
 	@$(BIN)/lint-imports
@@ -46,6 +46,10 @@ check:  ## lint, types, layers and every test; what CI runs
 soak:  ## the same tests with big counts; takes long
 	@$(PYTHON) tools/setup.py --for check
 	@ROOKHOLD_TEST_SOAK=1 $(BIN)/python -m pytest -m soak
+
+bench:  ## measure: launch, HTTP, store, evidence, memory; a few minutes; ARGS="--json FILE"
+	@$(PYTHON) tools/setup.py --for bench
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 wheels: setup  ## build every wheel and source archive into dist/, without a network
 	@$(BIN)/uv build --quiet --offline --all-packages --clear --out-dir dist

@@ -35,6 +35,15 @@ TEST_PACKAGES = {
     "git": lambda: shutil.which("git") is None,  # a release is tried in a repository of its own
     "libseccomp2": lambda: not _has_library("libseccomp.so.2"),  # regenerates the syscall filter
 }
+BENCH_PACKAGES = {
+    "bubblewrap": lambda: shutil.which("bwrap", path=JOB_PATH) is None,  # what we compare with
+}
+# `use` needs the system packages alone; a test sees to it that the benchmarks run.
+PURPOSES = {
+    "use": SYSTEM_PACKAGES,
+    "bench": SYSTEM_PACKAGES | BENCH_PACKAGES,
+    "check": SYSTEM_PACKAGES | TEST_PACKAGES | BENCH_PACKAGES,
+}
 OPTIONAL = frozenset({"nodejs"})  # without it two languages remain
 
 
@@ -106,7 +115,7 @@ def system_packages(wanted: dict[str, object]) -> None:
         )
         return
     say(f"missing on this host: {', '.join(missing)}. As root: {line}")
-    if not set(missing) <= OPTIONAL | set(TEST_PACKAGES):
+    if not set(missing) <= OPTIONAL | set(TEST_PACKAGES) | set(BENCH_PACKAGES):
         raise SystemExit(69)
     if "nodejs" in missing:
         say("going on without node: Python and Bash jobs will run, Node.js jobs will not")
@@ -211,12 +220,12 @@ def sync() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--for", dest="purpose", choices=("use", "check"), default="use")
+    parser.add_argument("--for", dest="purpose", choices=tuple(PURPOSES), default="use")
     purpose = parser.parse_args().purpose
     if sys.version_info < (3, 11):  # noqa: UP036 - this runs before anything checks it
         say("Python 3.11 or newer is needed")
         raise SystemExit(69)
-    system_packages(SYSTEM_PACKAGES | (TEST_PACKAGES if purpose == "check" else {}))
+    system_packages(PURPOSES[purpose])
     make_venv()
     pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     fill_wheelhouse(pip)
