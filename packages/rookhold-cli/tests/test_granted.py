@@ -13,7 +13,10 @@ RECEIPT = {"effective_limits": {"wall_seconds": 300, "mem_mb": None, "max_pids":
         ({}, []),
         ({"max_pids": 8}, []),
         ({"wall_seconds": 600}, ["the time limit was 300 s, not the 600 s asked for"]),
-        ({"mem_mb": 64}, ["the memory limit could not be enforced there; see `rookhold check`"]),
+        (
+            {"mem_mb": 64},
+            ["the memory limit does not hold for a whole job there; see `rookhold check`"],
+        ),
         ({"cpu_seconds": 1}, []),
     ],
     ids=str,

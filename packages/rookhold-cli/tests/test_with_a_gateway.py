@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from rookhold_cli.temporary import TemporaryGateway, temporary_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from conftest import Rookhold
 
@@ -215,6 +215,24 @@ def test_a_repeated_key_finds_the_evidence_of_the_first_run(
     assert (first.returncode, second.returncode) == (0, 0)
     assert first.stdout == second.stdout
     assert b"verified" in second.stderr
+
+
+def test_output_that_cannot_be_written_cancels_the_job(
+    rookhold: Rookhold, environment: dict[str, str], settings: dict[str, str]
+) -> None:
+    arguments = ["run", "bash", "-c", "echo out; sleep 60", "--no-evidence"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "rookhold_cli", *arguments],
+            env=environment | settings,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert ended.returncode == 74
+    job_id = ended.stderr.splitlines()[0].split()[-1].decode()
+    assert rookhold("result", job_id, "--wait", **settings).returncode == 125
+    assert b"cancelled" in rookhold("show", job_id, **settings).stdout
 
 
 def test_a_limit_that_was_lowered_is_said(rookhold: Rookhold, settings: dict[str, str]) -> None:

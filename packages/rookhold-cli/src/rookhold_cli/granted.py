@@ -28,6 +28,6 @@ def differences(asked: Mapping[str, int], receipt: Mapping[str, Any]) -> Iterato
         name, unit = _NAMES[member]
         given = effective[member]
         if given is None:
-            yield f"the {name} limit could not be enforced there; see `rookhold check`"
+            yield f"the {name} limit does not hold for a whole job there; see `rookhold check`"
         elif given != wanted:
             yield f"the {name} limit was {given}{unit}, not the {wanted}{unit} asked for"

@@ -110,12 +110,16 @@ def _speaks_utf8() -> bool:
 
 @contextlib.contextmanager
 def _reader_may_leave() -> Any:
-    """Go on silently when the reader of our stdout has gone; job and evidence still count."""
+    """Go on silently when the reader of our stdout has gone; job and evidence still count.
+
+    Any other failure to write is one of this computer's files. In both cases what is still buffered
+    goes nowhere, lest the interpreter fail over it again at its end.
+    """
     try:
         yield
-    except BrokenPipeError:
+    except OSError as exc:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-    except OSError as exc:
-        raise FilesError(f"cannot write the output ({exc.strerror})") from exc
+        if not isinstance(exc, BrokenPipeError):
+            raise FilesError(f"cannot write the output ({exc.strerror})") from exc

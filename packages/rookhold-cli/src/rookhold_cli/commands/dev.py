@@ -55,8 +55,9 @@ def _check_port(port: int) -> None:
     try:
         socket.create_server((_HOST, port)).close()
     except OSError as exc:
+        why = os.strerror(exc.errno or 0)  # the exception's own text repeats the address
         raise GatewayStartError(
-            f"port {port} cannot be used ({exc.strerror}); is a gateway running there already?"
+            f"port {port} cannot be used ({why}); is a gateway running there already?"
             " Another one: --port"
         ) from exc
 

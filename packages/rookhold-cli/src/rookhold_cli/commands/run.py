@@ -10,7 +10,7 @@ import click
 
 from rookhold_cli import ending, evidence, gateway, granted, keeping, output, verifying
 from rookhold_cli.commands import _job_options as options
-from rookhold_cli.errors import TerminatedError, UsageError
+from rookhold_cli.errors import FilesError, TerminatedError, UsageError
 from rookhold_cli.exits import Exit, of_job
 from rookhold_cli.following import Ended, follow
 from rookhold_cli.interrupts import termination_is_an_exception, undisturbed
@@ -137,9 +137,10 @@ def _gateway(target: gateway.Target | None, quiet: bool) -> Iterator[tuple[Rookh
 def _follow_or_cancel(client: Rookhold, job_id: str, *, as_json: bool) -> Ended:
     try:
         return follow(client, job_id, _nowhere) if as_json else follow(client, job_id)
-    except (KeyboardInterrupt, TerminatedError):
+    except (KeyboardInterrupt, TerminatedError, FilesError) as exc:
         with undisturbed():
-            output.say(f"interrupted; cancelling job {job_id}")
+            why = exc if isinstance(exc, FilesError) else "interrupted"
+            output.say(f"{why}; cancelling job {job_id}")
             with contextlib.suppress(Exception):
                 client.cancel(job_id)
         raise
