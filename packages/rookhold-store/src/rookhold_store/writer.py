@@ -102,9 +102,13 @@ class Writer:
         outcomes: list[tuple[Future[Any], object, BaseException | None]] = []
         try:
             self._begin()
-            for work, future in batch:
-                outcomes.append((future, *self._run(work)))
-            self._db.execute("COMMIT")
+            if len(batch) == 1:
+                work, future = batch[0]
+                outcomes.append((future, *self._run_alone(work)))
+            else:
+                for work, future in batch:
+                    outcomes.append((future, *self._run(work)))
+                self._db.execute("COMMIT")
         except BaseException as exc:  # noqa: BLE001  # whatever it is, every caller must hear of it
             self._abandon()
             failure = _shared_failure(exc)
@@ -127,6 +131,18 @@ class Writer:
         ):  # an earlier rollback failed; this connection must be clean first
             self._db.execute("ROLLBACK")
         self._db.execute("BEGIN IMMEDIATE")
+
+    def _run_alone(self, work: Work) -> tuple[object, BaseException | None]:
+        """Run the only operation of a transaction to its commit; it needs no savepoint in it."""
+        try:
+            result = work.run(self._db)
+        except BaseException as exc:
+            if not self._db.in_transaction:
+                raise
+            self._db.execute("ROLLBACK")
+            return None, translated(exc)
+        self._db.execute("COMMIT")
+        return result, None
 
     def _run(self, work: Work) -> tuple[object, BaseException | None]:
         """Run one operation in its savepoint; what it raises is its own unless all is lost."""
