@@ -11,6 +11,7 @@ from rookhold_exec.errors import (
     CapabilityUnavailableError,
     ExecError,
     ExecutorUnavailableError,
+    LauncherLostError,
     RuntimeUnavailableError,
     SandboxStartError,
 )
@@ -19,6 +20,7 @@ from rookhold_exec.executor import (
     OutputRecord,
     Posture,
     Provenance,
+    Report,
     Running,
     SandboxPlan,
 )
@@ -39,6 +41,7 @@ MIB = 1 << 20
 _SPACE_MIN = 64 * MIB
 _INODES = 16_384
 _CLOSE_SECONDS = 5.0
+_PROBE_ATTEMPTS = 4
 _PROBE_LIMITS = Limits(wall_seconds=interpreters.PROBE_SECONDS, cpu_seconds=20, mem_mb=512)
 
 
@@ -81,7 +84,7 @@ class LaunchedExecutor:
 
     async def open(self) -> None:
         """Start the launcher and drop every language whose interpreter does not answer."""
-        self._launcher = LauncherClient(self._settings.launcher, self.hello)
+        self._launcher = LauncherClient(self._settings.launcher, self._hello)
         await self._launcher.open()
         try:
             for language, name in self._settings.interpreters().items():
@@ -95,25 +98,16 @@ class LaunchedExecutor:
                 "no interpreter works in this sandbox", code_detail="no_interpreter"
             )
 
+    def _hello(self) -> dict[str, Any]:
+        return {"jobs_root": self._settings.jobs_root or "", **self.hello()}
+
     async def _probe(self, language: str, name: str) -> None:
         path = self.locate(name)
         if path is None:
             _log.warning("%s is not offered: its interpreter was not found", language)
             return
-        plan = SandboxPlan(
-            job_id=f"probe-{language}", language=language, code=b"\n", limits=_PROBE_LIMITS
-        )
         try:
-            async with asyncio.timeout(interpreters.PROBE_SECONDS + 5):
-                run = await self._begin(plan, [path, "--version"])
-                text = "".join(
-                    [
-                        event.line + "\n"
-                        async for event in run.events()
-                        if isinstance(event, OutputRecord)
-                    ]
-                )
-                report = await run.wait()
+            report, text = await self._first_end(language, [path, "--version"])
         except (ExecError, TimeoutError):
             _log.warning("%s is not offered: its interpreter does not start", language)
             return
@@ -123,6 +117,30 @@ class LaunchedExecutor:
         self._controls = report.provenance.controls
         version = interpreters.version_of(text)
         self._interpreters[language] = interpreters.Interpreter(language, path, version)
+
+    async def _first_end(self, language: str, argv: list[str]) -> tuple[Report, str]:
+        """Run a probe to an end of its own: a launcher that dies under it says nothing of it."""
+        for attempt in range(1, _PROBE_ATTEMPTS):
+            try:
+                report, text = await self._ask(language, argv, attempt)
+            except LauncherLostError:
+                continue
+            if report.status is not JobStatus.ERROR:
+                return report, text
+        return await self._ask(language, argv, _PROBE_ATTEMPTS)
+
+    async def _ask(self, language: str, argv: list[str], attempt: int) -> tuple[Report, str]:
+        # A name of its own: what the last attempt had may still be on its way out.
+        plan = SandboxPlan(
+            job_id=f"probe-{language}-{attempt}",
+            language=language,
+            code=b"\n",
+            limits=_PROBE_LIMITS,
+        )
+        async with asyncio.timeout(interpreters.PROBE_SECONDS + 5):
+            run = await self._begin(plan, argv)
+            lines = [event.line async for event in run.events() if isinstance(event, OutputRecord)]
+            return await run.wait(), "".join(line + "\n" for line in lines)
 
     @property
     def posture(self) -> Posture:

@@ -70,11 +70,34 @@ def kill_descendants() -> None:
             pass
 
 
-def descendants() -> list[int]:
-    """Return the pids below this process, parents before their children."""
-    known = None if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _all_children()
+def end_orphans(spared: set[int]) -> None:
+    """Kill and reap every child but those, with all below it: what killed supervisors have left."""
+    while orphans := [pid for pid in children() if pid not in spared]:
+        for orphan in orphans:
+            for pid in (orphan, *descendants(orphan)):
+                try:
+                    os.kill(pid, SIGKILL)
+                except ProcessLookupError:
+                    pass
+        for orphan in orphans:
+            os.waitpid(orphan, 0)
+
+
+def children() -> list[int]:
+    """Return this process's own children."""
+    return _children(os.getpid()) if _listed() else _all_children().get(os.getpid(), [])
+
+
+def _listed() -> bool:
+    """Does this kernel list the children of a thread?"""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+
+
+def descendants(top: int = 0) -> list[int]:
+    """Return the pids below a process, this one if none is named, parents first."""
+    known = None if _listed() else _all_children()
     found: list[int] = []
-    ahead = [os.getpid()]
+    ahead = [top or os.getpid()]
     while ahead:
         pid = ahead.pop()
         below = _children(pid) if known is None else known.get(pid, [])

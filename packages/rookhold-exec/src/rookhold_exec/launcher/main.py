@@ -18,7 +18,8 @@ from _socket import (
 )
 from time import monotonic
 
-from rookhold_exec.launcher import collect, plain, supervisor
+from rookhold_exec.launcher import collect, directory, plain, supervisor
+from rookhold_exec.launcher.family import end_orphans
 from rookhold_exec.launcher.protocol import (
     FAILED,
     GONE,
@@ -118,7 +119,9 @@ class Launcher:
         os.waitpid(job.pid, 0)
         os.close(job.pidfd)
         if self._setup.mode == OFF:
-            plain.remove_directory(job.directory)
+            # A supervisor that was killed has killed nobody: its job is this subreaper's now.
+            end_orphans({other.pid for other in self._jobs.values()})
+            directory.remove(job.directory)
         if not job.group.remove():
             self._busy.append(job)
         self._tell({"op": GONE, "job": job.name})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
-from rookhold_exec.launcher import readback, root
+from rookhold_exec.launcher import directory, readback, root
 from rookhold_exec.launcher.groups import Groups, own_name
 from rookhold_exec.launcher.kernel import (
+    PR_SET_CHILD_SUBREAPER,
     close_from,
     drop_bounding_set,
     leave_keyring,
+    prctl,
     reset_signal,
 )
 from rookhold_exec.launcher.signals import (
@@ -96,6 +98,10 @@ class Setup:
         self.uid_base: int = message["uid_base"]
         self.flags = namespace_flags(self.faults)
         self.groups: Groups | None = None
+        if message["jobs_root"]:
+            directory.sweep(message["jobs_root"])
+        if self.mode == OFF:
+            prctl(PR_SET_CHILD_SUBREAPER, 1)
         if message["places"]:
             places = [tuple(place) for place in message["places"]]
             self.groups = Groups(places, own_name())
