@@ -59,6 +59,10 @@ class Gateway:
         }
 
     def start(self) -> Gateway:
+        return self.await_ready(self.begin())
+
+    def begin(self) -> int:
+        """Start the process without waiting; returns the pipe that tells when it is ready."""
         ready, told = os.pipe()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -71,6 +75,10 @@ class Gateway:
                 cwd=self.home,
             )
         os.close(told)
+        return ready
+
+    def await_ready(self, ready: int) -> Gateway:
+        assert self.process is not None
         with os.fdopen(ready, "rb") as pipe:
             line = pipe.readline()  # end of file if the server gives up
         if not line:

@@ -1,0 +1,131 @@
+"""What must not be there when nothing runs: processes, uids, mounts, directories, groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faults.victims import family, launcher_of
+
+from rookhold_exec.cgroup.discovery import places
+
+if TYPE_CHECKING:
+    from gateway import Gateway
+
+HOME = {"state", "jobs", "server.log", "signing-key.pem"}
+STATE = {"rookhold.db", "rookhold.db-wal", "rookhold.db-shm", ".rookhold.db.rookhold.lock"}
+
+
+class Leftovers:
+    """Remembers what was there before the gateway, and every launcher that it has had."""
+
+    def __init__(self, gateway: Gateway, *, uid_base: int, workers: int) -> None:
+        self._gateway = gateway
+        self._uids = range(uid_base, uid_base + workers)
+        self._mounts = mounts("self")
+        self._launchers: set[int] = set()
+        self._launcher_mounts: tuple[int, list[str]] = (0, [])
+        self._places = sorted({directory for _, _, directory in places()})
+
+    def note_launcher(self, pid: int, *, ready: bool) -> None:
+        """Remember it, and what it has mounted once it is ready."""
+        self._launchers.add(pid)
+        if ready and self._launcher_mounts[0] != pid:
+            self._launcher_mounts = (pid, mounts(str(pid)))
+
+    def strays(self) -> list[str]:
+        """Return the processes of ours that are below no server; also while jobs run."""
+        server = self._gateway.process
+        held = set(family(server.pid)) if server is not None and server.poll() is None else set()
+        return [f"stray process {pid}" for pid in sorted(set(self._gateway.processes()) - held)]
+
+    def of_dead(self, open_jobs: list[str]) -> list[str]:
+        """Return what is left of jobs that are over, while others may run."""
+        held = {"job-" + job_id.replace("-", "") for job_id in open_jobs}
+        found = [f"directory {name}" for name in self._directories() if name not in held]
+        return found + [f"group {path}" for path in self._groups() if not self._current(path)]
+
+    def when_idle(self) -> list[str]:
+        """Return what is left although no job is open and none is being started."""
+        found = self.strays() + [f"directory {name}" for name in self._directories()]
+        for path in self._groups():
+            if not self._current(path):
+                found.append(f"group {path}")
+            found += [f"group {below}" for below in path.glob("job-*")]
+        found += [f"process {pid} of a sandbox uid" for pid in self._of_sandbox_uids()]
+        found += [f"mount {line}" for line in mounts("self") if line not in self._mounts]
+        launcher = self.launcher()
+        if launcher is not None:
+            below = family(launcher)[1:]
+            found += [f"process {pid} below the launcher" for pid in below]
+            noted, then = self._launcher_mounts
+            now = mounts(str(launcher))
+            if noted == launcher and now != then:
+                found.append(f"the launcher's mounts changed: {sorted(set(now) ^ set(then))}")
+        return found
+
+    def after_the_end(self) -> list[str]:
+        """Return what is left of a gateway that has stopped."""
+        home, state = self._gateway.home, self._gateway.database.parent
+        unknown = {path.name for path in home.iterdir()} - HOME
+        unknown |= {path.name for path in state.iterdir()} - STATE
+        return self.when_idle() + [f"group {path}" for path in self._groups()] + sorted(unknown)
+
+    def launcher(self) -> int | None:
+        server = self._gateway.process
+        return None if server is None or server.poll() is not None else launcher_of(server.pid)
+
+    def _directories(self) -> list[str]:
+        root = self._gateway.jobs_root
+        return sorted(path.name for path in root.iterdir()) if root.exists() else []
+
+    def _groups(self) -> list[Path]:
+        return [
+            path
+            for place in self._places
+            for pid in self._launchers
+            for path in Path(place).glob(f"rookhold-{pid}-*")
+        ]
+
+    def _current(self, group: Path) -> bool:
+        return group.name.startswith(f"rookhold-{self.launcher()}-")
+
+    def _of_sandbox_uids(self) -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and entry.stat().st_uid in self._uids:
+                    found.append(int(entry.name))
+            except OSError:
+                continue  # it has ended
+        return found
+
+
+def mounts(pid: str) -> list[str]:
+    """Return a process's mounts, sorted; none if it is gone."""
+    try:
+        return sorted(Path(f"/proc/{pid}/mountinfo").read_text("utf-8").splitlines())
+    except OSError:
+        return []
+
+
+def descriptors(pid: int) -> list[str]:
+    """Return what a process holds open, but for its database readers, whose number may grow."""
+    found = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(link.readlink())
+        except OSError:
+            continue
+        if ".db" not in target:
+            found.append(target.split(":")[0])
+    return sorted(found)
+
+
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def resident_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1])
