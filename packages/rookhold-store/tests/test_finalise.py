@@ -8,12 +8,14 @@ import pytest
 
 from rookhold_store import (
     CancelQueued,
+    Finalise,
     InvalidOperationError,
     JobEndedError,
     Participation,
     RecordRefusedError,
     RecoverRunning,
     Store,
+    accounting,
 )
 from rookhold_store.evidence import queued_cancel, restart
 from rookhold_store.testing import Jobs
@@ -91,6 +93,53 @@ def test_a_job_ends_once(store: Store, jobs: Jobs) -> None:
     assert row is not None
     assert (row.status, row.exit_code) == ("failed", 3)
     assert [event.kind for event in store.read.events_after(job_id)].count("finished") == 1
+
+
+def test_the_last_events_come_with_the_ending_in_one_chain(store: Store, jobs: Jobs) -> None:
+    job_id = jobs.running()
+    jobs.append(job_id, "early")
+    answer = store.call(ending(job_id, [("stdout", {"line": "late", "eol": True})]))
+    assert answer is not None
+    events = store.read.events_after(job_id)
+    assert [event.kind for event in events[2:]] == ["stdout", "stdout", "finished"]
+    assert (*answer.events, answer.event) == events[3:]
+    chain = check_chain(job_id, events)
+    assert receipt_of(store, job_id)["event_chain"] == chain.receipt_member()
+    with store.read._use() as db:
+        assert list(accounting.findings(db)) == []
+
+
+@pytest.mark.parametrize("kind", ["accepted", "started", "finished"])
+def test_an_ending_brings_no_events_of_the_stores_own_kinds(
+    store: Store, jobs: Jobs, kind: str
+) -> None:
+    job_id = jobs.running()
+    with pytest.raises(InvalidOperationError):
+        store.call(ending(job_id, [(kind, {})]))
+    with pytest.raises(InvalidOperationError):
+        store.call(ending(job_id, [("stdout", {"line": "", "eol": True})] * 257))
+    row = store.read.summary("acme", job_id)
+    assert row is not None
+    assert not row.terminal
+    assert store.read.last_seq(job_id) == 2
+
+
+def test_an_ending_that_comes_too_late_leaves_no_events(store: Store, jobs: Jobs) -> None:
+    job_id = jobs.finished()
+    assert store.call(ending(job_id, [("stdout", {"line": "late", "eol": True})])) is None
+    assert store.read.events_after(job_id)[-1].kind == "finished"
+
+
+def ending(job_id: str, events: list[tuple[str, dict[str, Any]]]) -> Finalise:
+    return Finalise(
+        job_id=job_id,
+        status=JobStatus.SUCCEEDED,
+        exit_code=0,
+        now_ms=2_000_000,
+        duration_ms=7,
+        receipt={"killed_by": None},
+        events=events,
+    )
 
 
 def test_of_two_racing_endings_one_wins(store: Store, jobs: Jobs) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rookhold_exec.executor import OutputRecord, Truncated, Violation
 from rookhold_server.jobs.pump import EventPump
-from rookhold_store import Append, StorageUnavailableError
+from rookhold_store import Accept, Append, Finalise, Start, StorageUnavailableError
 from rookhold_types import WireEvent
 
 pytestmark = pytest.mark.anyio
@@ -58,10 +58,16 @@ def never():
     raise AssertionError("nothing failed")
 
 
+async def run_to_its_end(pump, source):
+    """As the job does where nothing ends it together with its last batch."""
+    await pump.run(source, failing=never)
+    await pump.flush()
+
+
 async def test_batches_hold_at_most_256_events_in_order_and_are_shown_after_they_are_stored():
     log, shown = Log(), []
     pump = EventPump(append=log.append, publish=shown.append)
-    await pump.run(replay(record(str(n)) for n in range(1000)), failing=never)
+    await run_to_its_end(pump, replay(record(str(n)) for n in range(1000)))
     assert log.lines() == [str(n) for n in range(1000)]
     assert max(map(len, log.batches)) <= 256
     assert len(log.batches) <= 5
@@ -78,7 +84,7 @@ async def test_a_lone_event_is_stored_soon_and_the_rest_at_the_end_of_the_stream
     pump = EventPump(append=log.append, publish=lambda events: None)
     with anyio.fail_after(5), send, receive:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: pump.run(receive, failing=never))
+            tasks.start_soon(run_to_its_end, pump, receive)
             began = anyio.current_time()
             await send.send(record("first"))
             while not log.batches:
@@ -102,7 +108,7 @@ async def test_a_slow_commit_stops_the_source_and_loses_nothing():
     pump = EventPump(append=log.append, publish=lambda events: None)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: pump.run(source(), failing=never))
+            tasks.start_soon(run_to_its_end, pump, source())
             await anyio.wait_all_tasks_blocked()
             assert taken <= 3 * 256
             log.gate.set()
@@ -153,7 +159,7 @@ async def test_a_stream_that_lost_nothing_goes_on_after_the_other_was_cut():
 async def test_a_mark_that_cannot_be_written_at_first_is_tried_again():
     log = Log(failing={1, 2, 3})
     pump = EventPump(append=log.append, publish=lambda events: None)
-    await pump.run(replay([record("lost")]), failing=never)
+    await run_to_its_end(pump, replay([record("lost")]))
     assert [kind for kind, _ in log.events] == ["truncated"]
 
 
@@ -161,7 +167,7 @@ async def test_a_store_that_never_answers_again_does_not_keep_the_job_for_ever(m
     monkeypatch.setattr("rookhold_server.jobs.pump.recovery_retry", lambda: iter([0.001] * 99))
     log = Log(failing=range(1, 100))
     pump = EventPump(append=log.append, publish=lambda events: None)
-    await pump.run(replay([record("lost")]), failing=never)
+    await run_to_its_end(pump, replay([record("lost")]))
     assert log.events == []
     assert not pump.complete
 
@@ -169,10 +175,43 @@ async def test_a_store_that_never_answers_again_does_not_keep_the_job_for_ever(m
 async def test_the_executors_own_cut_is_written_once_with_the_compiled_limits():
     log = Log()
     pump = EventPump(append=log.append, publish=lambda events: None)
-    await pump.run(replay([record("x"), Truncated("stdout")]), failing=never)
+    await run_to_its_end(pump, replay([record("x"), Truncated("stdout")]))
     assert [kind for kind, _ in log.events] == ["stdout", "truncated"]
     assert pump.retained.truncated
     assert pump.complete
+
+
+async def test_the_last_batch_is_held_back_for_the_ending_which_counts_it():
+    log = Log()
+    pump = EventPump(append=log.append, publish=lambda events: None)
+    source = [record("out"), record("err", "stderr"), Truncated("stdout")]
+    await pump.run(replay(source), failing=never)
+    assert log.batches == []
+    for _ in range(2):  # asking changes nothing
+        retained, drafts = pump.closing()
+        assert [kind for kind, _ in drafts] == ["stdout", "stderr", "truncated"]
+        assert (retained.stdout.bytes, retained.stderr.bytes) == (4, 4)
+        assert retained.stdout.sha256 == hashlib.sha256(b"out\n").hexdigest()
+        assert retained.truncated
+    assert pump.retained.stdout.bytes == 0
+
+
+async def test_what_is_said_after_the_stream_is_stored_after_what_was_held_back():
+    log = Log()
+    pump = EventPump(append=log.append, publish=lambda events: None)
+    await pump.run(replay([record("printed")]), failing=never)
+    assert await pump.add([("artifact", {"path": "output/a"})])
+    assert [kind for kind, _ in log.events] == ["stdout", "artifact"]
+    assert pump.closing() == (pump.retained, [])
+    assert pump.retained.stdout.bytes == len(b"printed\n")
+
+
+async def test_nothing_is_held_back_after_a_loss():
+    log = Log(failing={1})
+    pump = EventPump(append=log.append, publish=lambda events: None)
+    await pump.run(replay(record(str(n)) for n in range(300)), failing=never)
+    assert pump.closing() == (pump.retained, [])
+    assert [kind for kind, _ in log.events] == ["truncated"]
 
 
 async def test_a_broken_pump_reads_the_source_to_its_end_and_says_so():
@@ -196,14 +235,16 @@ async def test_a_broken_pump_reads_the_source_to_its_end_and_says_so():
 
 
 class Unlucky:
-    """A store that loses the n-th batch of events, before or after it was committed."""
+    """A store that loses the n-th operation of a kind, before or after it was committed."""
 
-    def __init__(self, store, *, nth, committed):
-        self._store, self._nth, self._committed = store, nth, committed
+    def __init__(self, store, *, nth, committed, kind=Append):
+        self._store, self._nth, self._committed, self._kind = store, nth, committed, kind
         self.read = store.read
+        self.kinds = []
 
     def submit(self, op):
-        if not isinstance(op, Append):
+        self.kinds.append(type(op))
+        if not isinstance(op, self._kind):
             return self._store.submit(op)
         self._nth -= 1
         if self._nth != 0:
@@ -243,3 +284,50 @@ async def test_the_receipt_hashes_only_what_is_stored_after_a_failed_commit(
     assert output["stdout_sha256"] == hashlib.sha256(stored).hexdigest()
     assert output["stdout_bytes_seen"] == len(whole)
     assert output["truncated"] is True
+
+
+async def _hello(run):
+    await run.print("hello\n")
+    run.end()
+
+
+async def test_the_last_output_and_the_end_of_a_job_are_one_operation(kit, submit, finished):
+    kit.executor.script = _hello
+    store = Unlucky(kit.store, nth=0, committed=False)
+    engine = kit.engine(store=store)
+    async with kit.running(engine):
+        submitted = await submit(engine)
+        detail = await finished(engine, submitted.job_id)
+    assert kit.kinds(submitted.job_id) == ["accepted", "started", "stdout", "finished"]
+    assert store.kinds[:3] == [Accept, Start, Finalise]
+    assert detail.receipt["output"]["stdout_sha256"] == hashlib.sha256(b"hello\n").hexdigest()
+
+
+async def test_all_that_a_job_did_is_seen_live_in_its_order(kit, submit, finished):
+    kit.executor.script = _hello
+    kit.executor.start_gate = anyio.Event()
+    async with kit.running() as engine:
+        submitted = await submit(engine)
+        subscription = engine.live.get(submitted.job_id).subscribe()
+        kit.executor.start_gate.set()
+        await finished(engine, submitted.job_id)
+        seen = [event.kind for event in subscription.take()]
+    assert seen[-2:] == ["stdout", "finished"]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_an_ending_that_fails_with_its_last_output_is_made_up_for(
+    kit, submit, finished, committed
+):
+    kit.executor.script = _hello
+    engine = kit.engine(store=Unlucky(kit.store, nth=1, committed=committed, kind=Finalise))
+    async with kit.running(engine):
+        submitted = await submit(engine)
+        assert await engine.wait_terminal(TENANT, submitted.job_id, 30)
+        detail = await finished(engine, submitted.job_id)
+        result = await engine.result(TENANT, submitted.job_id)
+    assert kit.kinds(submitted.job_id) == ["accepted", "started", "stdout", "finished"]
+    assert (detail.status, result.stdout) == ("succeeded", "hello\n")
+    assert detail.receipt["evidence_complete"] is True
+    assert detail.receipt["output"]["stdout_sha256"] == hashlib.sha256(b"hello\n").hexdigest()
+    assert detail.receipt["event_chain"]["events"] == 4

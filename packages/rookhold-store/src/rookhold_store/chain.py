@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rookhold_store.accounting import event_bytes
 from rookhold_store.errors import InvalidOperationError
 from rookhold_types.canonical import canonical
-from rookhold_types.events import HASH_VERSION, WireEvent, event_hash
+from rookhold_types.events import HASH_VERSION, EventKind, WireEvent, event_hash
+from rookhold_types.limits import EVENT_BATCH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,9 @@ _INSERT: Final = """
 INSERT INTO events (job_id, seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+_RESERVED_KINDS: Final = frozenset(
+    {EventKind.ACCEPTED.value, EventKind.STARTED.value, EventKind.FINISHED.value}
+)
 
 
 class Head(NamedTuple):
@@ -55,6 +59,15 @@ def draft(kind: str, data: dict[str, Any]) -> Draft:
     if not kind.strip():
         raise InvalidOperationError("an event kind is blank")
     return Draft(kind, data, canonical(data))
+
+
+def drafts(events: Sequence[tuple[str, dict[str, Any]]]) -> list[Draft]:
+    """Prepare a batch of events that somebody else than the store has to tell."""
+    if len(events) > EVENT_BATCH_MAX:
+        raise InvalidOperationError("the batch is too large", events=len(events))
+    if any(kind in _RESERVED_KINDS for kind, _ in events):
+        raise InvalidOperationError("an event of this kind is written by its own operation")
+    return [draft(kind, data) for kind, data in events]
 
 
 def head(db: apsw.Connection, job_id: str) -> Head:

@@ -70,12 +70,16 @@ class _Ending(NamedTuple):
     participants: Sequence[Participant]
     effective_spec: bytes | None = None
     reason: str | None = None
+    before: Sequence[chain.Draft] = ()
 
     def finish(
         self, db: apsw.Connection, job: _Job, receipt: evidence.Parts, duration_ms: int
     ) -> Finalised:
         linked = chain.link(
-            self.job_id, chain.head(db, self.job_id), [self._finished(duration_ms)], self.now_ms
+            self.job_id,
+            chain.head(db, self.job_id),
+            [*self.before, self._finished(duration_ms)],
+            self.now_ms,
         )
         chain.write(db, linked)
         sealed = evidence.seal(
@@ -95,7 +99,7 @@ class _Ending(NamedTuple):
         self._end(db, text)
         db.execute(_OUTBOX, (self.job_id, self.now_ms))
         settle(db, self.job_id, self._growth(job, linked, sealed.text), pending=True)
-        event = linked.events[0]
+        *before, event = linked.events
         if self.participants:
             context = Participation(
                 job_id=self.job_id,
@@ -108,7 +112,7 @@ class _Ending(NamedTuple):
             )
             for participant in self.participants:
                 participant.apply(db, context)
-        return Finalised(event=event, receipt_sha256=sealed.sha256)
+        return Finalised(event=event, receipt_sha256=sealed.sha256, events=tuple(before))
 
     def _finished(self, duration_ms: int) -> chain.Draft:
         data: dict[str, Any] = {
@@ -185,10 +189,12 @@ class PreparedFinalise:
             participants=op.participants,
             effective_spec=effective,
             reason=op.reason,
+            before=chain.drafts(op.events),
         )
         self._duration_ms = op.duration_ms
         self._receipt = evidence.parts(op.receipt)
         self.size = self._receipt.size + len(effective or b"")
+        self.size += sum(len(draft.data_json) for draft in self._ending.before)
 
     def run(self, db: apsw.Connection) -> Finalised | None:
         job = _load(db, self._ending.job_id)

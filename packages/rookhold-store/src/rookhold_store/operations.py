@@ -66,6 +66,7 @@ class Started(Struct, frozen=True, kw_only=True):
 class Finalised(Struct, frozen=True, kw_only=True):
     event: WireEvent
     receipt_sha256: str
+    events: tuple[WireEvent, ...] = ()  # the ones that were given with the ending, before `event`
 
 
 class PersistOutcome(StrEnum):
@@ -111,6 +112,7 @@ class Finalise(Operation[Finalised | None], frozen=True, kw_only=True):
     """End a job; None if it is absent or has ended. The store's own facts overrule the receipt's.
 
     `effective_spec` is the observed one, to be stored instead of the placeholder; None keeps that.
+    `events`, at most 256, are stored before the `finished` event, or nothing is.
     """
 
     job_id: str
@@ -119,6 +121,7 @@ class Finalise(Operation[Finalised | None], frozen=True, kw_only=True):
     now_ms: int
     duration_ms: int
     receipt: Any
+    events: Sequence[tuple[str, dict[str, Any]]] = ()
     effective_spec: dict[str, Any] | None = None
     reason: str | None = None
     participants: Sequence[Participant] = ()

@@ -8,12 +8,11 @@ import msgspec
 
 from rookhold_store import chain
 from rookhold_store.accounting import grow
-from rookhold_store.errors import InvalidOperationError, JobEndedError, JobNotFoundError
+from rookhold_store.errors import JobEndedError, JobNotFoundError
 from rookhold_store.operations import Append, Start, Started
 from rookhold_types.canonical import canonical, canonical_sha256
 from rookhold_types.events import EventKind, WireEvent
 from rookhold_types.jobs import JobSpec, Requirements
-from rookhold_types.limits import EVENT_BATCH_MAX
 from rookhold_types.receipts import placeholder_spec
 from rookhold_types.states import JobStatus
 
@@ -33,9 +32,6 @@ _STATUS: Final = """
 SELECT j.status FROM jobs j INDEXED BY jobs_by_id WHERE j.job_id = ?
 AND NOT EXISTS (SELECT 1 FROM retention_tombstones t WHERE t.job_id = j.job_id)
 """
-_RESERVED_KINDS: Final = frozenset(
-    {EventKind.ACCEPTED.value, EventKind.STARTED.value, EventKind.FINISHED.value}
-)
 _STATUS_GROWTH: Final = len(JobStatus.RUNNING.value) - len(JobStatus.QUEUED.value)
 
 
@@ -82,12 +78,8 @@ class PreparedAppend:
     """A batch of events whose JSON is made and whose places are not known yet."""
 
     def __init__(self, op: Append) -> None:
-        if len(op.events) > EVENT_BATCH_MAX:
-            raise InvalidOperationError("the batch is too large", events=len(op.events))
-        if any(kind in _RESERVED_KINDS for kind, _ in op.events):
-            raise InvalidOperationError("an event of this kind is written by its own operation")
         self._op = op
-        self._drafts = [chain.draft(kind, data) for kind, data in op.events]
+        self._drafts = chain.drafts(op.events)
         self.size = sum(len(item.data_json) for item in self._drafts)
 
     def run(self, db: apsw.Connection) -> tuple[WireEvent, ...]:

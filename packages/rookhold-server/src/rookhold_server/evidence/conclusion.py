@@ -39,7 +39,8 @@ async def conclude(
 ) -> Outcome:
     """Store what is still to be said about a run, then say how it ended.
 
-    A failed commit leaves doubt about what is stored; `history` then settles it.
+    A failed commit leaves doubt about what is stored; `history` then settles it. What the pump
+    holds back goes into the outcome, as if it were stored.
     """
     report = execution.report
     if report is None:
@@ -57,7 +58,7 @@ async def conclude(
         await _check_isolation(spec, report, pump, ending)
     if pump.source_failed or pump.broken:
         ending.error(KilledBy.EVENT_PUMP_FAILED if pump.broken else KilledBy.EVENT_PRODUCER_STOPPED)
-    retained = pump.retained
+    retained, held_back = pump.closing()
     if pump.in_doubt:
         events = await history()
         retained = Retained.from_history(events)
@@ -79,6 +80,7 @@ async def conclude(
         exit_code=ending.exit_code,
         duration_ms=0 if report is None else report.wall_time_ms,
         receipt=receipt,
+        events=held_back,
         effective_spec=effective_stored_spec(
             spec,
             limits=provenance.effective_limits,

@@ -23,6 +23,11 @@ class StreamTally:
         self.bytes = 0
         self._hash = hashlib.sha256()
 
+    def copy(self) -> StreamTally:
+        made = StreamTally()
+        made.bytes, made._hash = self.bytes, self._hash.copy()
+        return made
+
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()
@@ -39,6 +44,12 @@ class Retained:
         self.stdout = StreamTally()
         self.stderr = StreamTally()
         self.truncated = False
+
+    def copy(self) -> Retained:
+        made = Retained()
+        made.stdout, made.stderr = self.stdout.copy(), self.stderr.copy()
+        made.truncated = self.truncated
+        return made
 
     def add_record(self, record: OutputRecord) -> None:
         raw = record.raw if record.raw is not None else record.line.encode()

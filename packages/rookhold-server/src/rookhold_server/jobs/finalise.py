@@ -55,36 +55,67 @@ class Finaliser:
         participants: Sequence[Participant] = (),
         *,
         large: bool = False,
-    ) -> None:
-        """Return once the job is terminal or gone; shutdown does not end the attempts."""
+    ) -> bool:
+        """True once the job is terminal or gone; shutdown does not end the attempts."""
         for wait in store_retry():
             try:
-                done = await self._store.run(
-                    Finalise(
-                        job_id=job_id,
-                        status=outcome.status,
-                        exit_code=outcome.exit_code,
-                        now_ms=self._clock(),
-                        duration_ms=outcome.duration_ms,
-                        receipt=outcome.receipt,
-                        effective_spec=outcome.effective_spec,
-                        participants=tuple(participants),
-                    ),
-                    large=large,
-                )
-                if done is not None or await self._is_over(tenant, job_id):
-                    self.announce(job_id, done)
-                    return
+                if await self._attempt(tenant, job_id, outcome, participants, large=large):
+                    return True
             except Exception as error:  # noqa: BLE001 - there is no giving up on an end
                 log.warning("job %s could not be finalised yet (%s)", job_id, named(error))
                 if named(error) in _UNSTORABLE:
                     outcome = _unstorable(outcome)
             await anyio.sleep(wait)
+        raise AssertionError("the waits never end")
+
+    async def finish_at_once(
+        self,
+        tenant: str,
+        job_id: str,
+        outcome: Outcome,
+        participants: Sequence[Participant] = (),
+        *,
+        large: bool = False,
+    ) -> bool:
+        """Try once, with the job's last events in the same transaction; False if that failed."""
+        try:
+            return await self._attempt(tenant, job_id, outcome, participants, large=large)
+        except Exception as error:  # noqa: BLE001 - the caller takes the longer way
+            log.warning("job %s could not be finalised at once (%s)", job_id, named(error))
+            return False
+
+    async def _attempt(
+        self,
+        tenant: str,
+        job_id: str,
+        outcome: Outcome,
+        participants: Sequence[Participant],
+        *,
+        large: bool,
+    ) -> bool:
+        done = await self._store.run(
+            Finalise(
+                job_id=job_id,
+                status=outcome.status,
+                exit_code=outcome.exit_code,
+                now_ms=self._clock(),
+                duration_ms=outcome.duration_ms,
+                receipt=outcome.receipt,
+                events=outcome.events,
+                effective_spec=outcome.effective_spec,
+                participants=tuple(participants),
+            ),
+            large=large,
+        )
+        if done is None and not await self._is_over(tenant, job_id):
+            return False
+        self.announce(job_id, done)
+        return True
 
     def announce(self, job_id: str, done: Finalised | None) -> None:
         """After the commit: broadcast `finished`, close the channel, wake the signer."""
         if done is not None:
-            self._live.publish(job_id, (done.event,))
+            self._live.publish(job_id, (*done.events, done.event))
         self._live.close(job_id)
         self._wake_signer()
 

@@ -34,7 +34,8 @@ class EventPump:
     """Stores one job's events in order; while a commit is slow it stops taking from the source.
 
     A batch that fails to commit is not retried: each stream it held is cut there, so that what is
-    stored stays a prefix, and `complete` turns false.
+    stored stays a prefix, and `complete` turns false. A last batch that went well so far is held
+    back for the transaction that ends the job; whatever else is to be stored goes after it.
     """
 
     def __init__(self, *, append: Append, publish: Callable[[Sequence[WireEvent]], None]) -> None:
@@ -46,6 +47,7 @@ class EventPump:
         self._discarding = False
         self._arrived = anyio.Event()
         self._taken = anyio.Event()
+        self._tail: list[ExecEvent] = []  # held back for the ending
         self._cut: dict[str, bool] = {}  # stream -> is its `truncated` event still to be written?
         self.retained = Retained()
         self.complete = True
@@ -54,7 +56,7 @@ class EventPump:
         self.broken = False
 
     async def run(self, source: AsyncIterator[ExecEvent], *, failing: Callable[[], None]) -> None:
-        """Return when the source has ended and everything kept of it is committed.
+        """Return when the source has ended and all that is kept of it is committed, or held back.
 
         `failing` is called once if the source or the pump itself fails; the source is then read
         to its end, if it has one, so that nothing behind it blocks.
@@ -63,7 +65,10 @@ class EventPump:
             tasks.start_soon(self._read, source, failing)
             try:
                 while await self._batch_ready():
-                    await self._commit(self._take_batch())
+                    if self._may_hold_back():
+                        self._tail = self._take_batch()
+                    else:
+                        await self._commit(self._take_batch())
                 await self._settle()
             except Exception:
                 log.exception("the event pump failed")
@@ -72,10 +77,25 @@ class EventPump:
                 self._taken.set()
                 failing()
 
+    def closing(self) -> tuple[Retained, list[Draft]]:
+        """What is retained once the events that were held back are stored too, and those events."""
+        retained = self.retained.copy() if self._tail else self.retained
+        for event in self._tail:
+            _count(event, retained)
+        return retained, [_draft(event) for event in self._tail]
+
+    async def flush(self) -> None:
+        """Store by themselves the events that were held back."""
+        tail, self._tail = self._tail, []
+        if tail:
+            await self._commit(tail)
+            await self._settle()
+
     async def add(self, drafts: Sequence[Draft]) -> bool:
         """Store events of our own after the stream; False and an incomplete record if it fails."""
         if not drafts:
             return True
+        await self.flush()
         try:
             events = await self._append(drafts)
         except Exception as error:  # noqa: BLE001 - whatever failed, the batch is lost
@@ -119,6 +139,11 @@ class EventPump:
                 self._arrived = anyio.Event()
         return True
 
+    def _may_hold_back(self) -> bool:
+        """Whether what waits is all that will come, fits in one batch, and nothing went wrong."""
+        last = self._source_ended and len(self._waiting) <= BATCH_RECORDS - 2
+        return last and self.complete and not self._cut
+
     def _take_batch(self) -> list[ExecEvent]:
         batch = [
             self._waiting.popleft() for _ in range(min(BATCH_RECORDS - 2, len(self._waiting)))
@@ -138,10 +163,7 @@ class EventPump:
             self._cut[stream] = False
             self.retained.truncated = True
         for event in kept:
-            if isinstance(event, OutputRecord):
-                self.retained.add_record(event)
-            elif isinstance(event, Truncated):
-                self.retained.truncated = True
+            _count(event, self.retained)
 
     async def _settle(self) -> None:
         """Write the `truncated` events still owed; gives up in the end, `complete` is false."""
@@ -165,6 +187,13 @@ class EventPump:
     @staticmethod
     def _stream_of(event: ExecEvent) -> str | None:
         return None if isinstance(event, Violation) else event.stream
+
+
+def _count(event: ExecEvent, retained: Retained) -> None:
+    if isinstance(event, OutputRecord):
+        retained.add_record(event)
+    elif isinstance(event, Truncated):
+        retained.truncated = True
 
 
 def _draft(event: ExecEvent) -> Draft:

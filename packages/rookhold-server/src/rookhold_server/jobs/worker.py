@@ -15,7 +15,7 @@ from rookhold_server.evidence.receipt import never_ran, observed
 from rookhold_server.jobs.away import LARGE_CHARS, away
 from rookhold_server.jobs.backoff import store_retry
 from rookhold_server.jobs.diagnosis import named
-from rookhold_server.jobs.execution import execute
+from rookhold_server.jobs.execution import Execution, execute
 from rookhold_server.jobs.finalise import Finaliser
 from rookhold_server.jobs.guards import judge
 from rookhold_server.jobs.history import history
@@ -201,16 +201,25 @@ class _Road:
         if execution.stopped_before_launch is not None:
             await self._finish(self._stopped(spec, _BEFORE_LAUNCH[execution.stopped_before_launch]))
             return
-        await self._finish(
-            await conclude(
+        await self._conclude(spec, execution, pump)
+
+    async def _conclude(self, spec: JobSpec, execution: Execution, pump: EventPump) -> None:
+        """End the job together with its last events; if that fails, one after the other."""
+        while True:
+            outcome = await conclude(
                 spec,
                 execution,
                 pump,
-                backend=shop.executor.posture.backend,
+                backend=self._shop.executor.posture.backend,
                 history=self._history,
                 large=self._large,
             )
-        )
+            if not outcome.events:
+                await self._finish(outcome)
+                return
+            if await self._finish(outcome, at_once=True):
+                return
+            await pump.flush()
 
     def _plan(self, spec: JobSpec) -> SandboxPlan:
         if not all(check_output_path(path) for path in spec.outputs):
@@ -245,16 +254,16 @@ class _Road:
     def _stop_reason(self, token: CancelToken) -> StopReason | None:
         return StopReason.SHUTDOWN if self._shop.shutting_down() else token.reason
 
-    async def _finish(self, outcome: Outcome) -> None:
+    async def _finish(self, outcome: Outcome, *, at_once: bool = False) -> bool:
         shop, row = self._shop, self._row
         companion = self._companion
         participants: Sequence[Any] = ()
         if companion is not None:
             outcome.receipt.update(companion.receipt_members())
             participants = companion.finalising(outcome.status)
-        await shop.finaliser.finish(
-            row.tenant, row.job_id, outcome, participants, large=self._large
-        )
+        finaliser = shop.finaliser
+        end = finaliser.finish_at_once if at_once else finaliser.finish
+        return await end(row.tenant, row.job_id, outcome, participants, large=self._large)
 
     async def _append(self, drafts: Sequence[Draft]) -> Sequence[WireEvent]:
         return await self._shop.store.run(
