@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -154,6 +155,10 @@ class Campaign:
         self._hurt_at_most += WORKERS
         if victim == LAUNCHER:
             return kill_child(server, launcher)
+        if moment == "stopping":
+            assert self.gateway.process is not None
+            self.gateway.process.send_signal(signal.SIGTERM)
+            time.sleep(self._dice.uniform(0, 0.4))
         self.gateway.kill()
         if victim == ALL:
             kill_child(os.getpid(), launcher)
@@ -169,7 +174,8 @@ class Campaign:
         else:
             self._start_and_strike(second)
         assert self.gateway.process is not None
-        self._note_launcher_of(self.gateway.process.pid, ready=True)
+        # A second victim may have been the launcher: then the next one is still on its way.
+        self._note_launcher_of(self.gateway.process.pid, ready=second is None)
         self._baseline = None
         if self._languages() != self._offered:
             self._fail(f"of {self._offered} only {self._languages()} are offered now")

@@ -24,7 +24,8 @@ WAIT_SECONDS: Final = 30.0  # behind other jobs in the queue, on a busy machine
 _LOOK_SECONDS: Final = 0.0003
 
 # What can be seen to matter to whom. At "starting-up" a server is killed too, and the kill is for
-# what starts again; at "restarting" the launcher that comes back is killed as well.
+# what starts again; at "restarting" the launcher that comes back is killed as well. At "stopping"
+# the server has been told to stop a moment before.
 BY_VICTIM: Final[dict[str, tuple[str, ...]]] = {
     SERVER: (
         "random",
@@ -36,6 +37,7 @@ BY_VICTIM: Final[dict[str, tuple[str, ...]]] = {
         "finalising",
         "signing",
         "cancelling",
+        "stopping",
         "starting-up",
     ),
     LAUNCHER: (
@@ -83,7 +85,7 @@ class Moments:
         time.sleep(self._dice.uniform(0, 0.8))
         return True
 
-    _starting_up = _restarting = _random
+    _starting_up = _restarting = _stopping = _random
 
     def _accepting(self) -> bool:
         sent = self._traffic.note(QUICK)

@@ -17,7 +17,7 @@ HURT = (None, "server_restarted", "requested_output_unavailable")
 
 
 def verdict(book: Book, sent: Sent, key: PublicKey) -> tuple[bool, list[str]]:
-    """Return whether a kill hurt the job, and what is wrong with how it ended."""
+    """Return whether a kill or a stop hurt the job, and what is wrong with how it ended."""
     job_id = sent.job_id
     assert job_id is not None
     text = book.receipt(job_id)
@@ -29,8 +29,8 @@ def verdict(book: Book, sent: Sent, key: PublicKey) -> tuple[bool, list[str]]:
     found = _signature(book, sent, status, key)
     if status == "error" and killed_by in HURT and status not in sent.program.ends:
         return True, found
-    if status == "cancelled" and sent.cancel_asked:
-        return False, found
+    if status == "cancelled":  # by its tenant, or by a server that was told to stop
+        return not sent.cancel_asked, found
     if status not in sent.program.ends:
         found.append(f"{name}: ended {status}, killed by {killed_by}")
     wanted = sent.program.printed_sha256
