@@ -149,6 +149,16 @@ def test_counts_are_of_unfinished_jobs_of_one_tenant(store: Store, jobs: Jobs) -
     assert store.read.counts("initech") == Counts(queued=0, running=0)
 
 
+def test_what_a_job_holds_grows_with_its_events_and_is_nothing_without_it(
+    store: Store, jobs: Jobs
+) -> None:
+    job_id = jobs.running()
+    before = store.read.retained_bytes(job_id)
+    jobs.append(job_id, "x" * 1000)
+    assert store.read.retained_bytes(job_id) > before + 1000
+    assert store.read.retained_bytes("missing") == 0
+
+
 def test_tombstoned_jobs_are_invisible(store: Store, jobs: Jobs, raw: apsw.Connection) -> None:
     job_id = jobs.finished(key="k")
     store.call(jobs.attestation(job_id))

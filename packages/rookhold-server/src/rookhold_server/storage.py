@@ -34,19 +34,22 @@ class Storage:
         Its rows are prepared by whoever submits it; `large` has a thread do that. Cancelling the
         call does not withdraw the operation: it may still be committed.
         """
-        loop = asyncio.get_running_loop()
-        settled: asyncio.Future[R] = loop.create_future()
-
-        def hand_over(source: Future[R]) -> None:
-            with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
-                loop.call_soon_threadsafe(_settle, source, settled)
-
         if large:
-            submitted = await self._threads.run(lambda: self._store.submit(operation))
-        else:
-            submitted = self._store.submit(operation)
-        submitted.add_done_callback(hand_over)
-        return await settled
+            return await _answer(await self._threads.run(lambda: self._store.submit(operation)))
+        return await _answer(self._store.submit(operation))
+
+    async def run_made(self, make: Callable[[ConsistentReads], Operation[R] | None]) -> R | None:
+        """Make an operation, submit it in the same thread, return once it is durable."""
+
+        def visit() -> Future[R] | None:
+            operation = make(self._store.read)
+            return None if operation is None else self._store.submit(operation)
+
+        submitted = await self._threads.run(visit)
+        if submitted is None:
+            return None
+        answer: R = await _answer(submitted)
+        return answer
 
     async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:
         """Run a short read; no transaction outlives it.
@@ -57,6 +60,18 @@ class Storage:
         if brief:
             return query(self._store.read)
         return await self._threads.run(lambda: query(self._store.read))
+
+
+async def _answer(submitted: Future[R]) -> R:
+    loop = asyncio.get_running_loop()
+    settled: asyncio.Future[R] = loop.create_future()
+
+    def hand_over(source: Future[R]) -> None:
+        with suppress(RuntimeError):  # the loop is gone, and so is whoever waited
+            loop.call_soon_threadsafe(_settle, source, settled)
+
+    submitted.add_done_callback(hand_over)
+    return await settled
 
 
 def _settle(source: Future[R], settled: asyncio.Future[R]) -> None:

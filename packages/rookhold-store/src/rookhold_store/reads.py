@@ -110,6 +110,7 @@ WHERE j.tenant = ? AND j.idempotency_key = ? AND {_VISIBLE}
 """
 _COUNT: Final = "SELECT count(*) FROM jobs WHERE tenant = ? AND status = ?"
 _CHARGED_TENANT: Final = "SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?"
+_RETAINED: Final = "SELECT retained_bytes FROM job_storage_usage WHERE job_id = ?"
 _CHARGED: Final = "SELECT charged_bytes FROM storage_usage_total"
 
 
@@ -231,6 +232,11 @@ class Reads:
             queued = db.execute(_COUNT, (tenant, "queued")).get
             running = db.execute(_COUNT, (tenant, "running")).get
         return Counts(queued=queued, running=running)
+
+    def retained_bytes(self, job_id: str) -> int:
+        """Return how many bytes the rows of a job hold, 0 without such a job; of any tenant."""
+        with self._use() as db:
+            return int(db.execute(_RETAINED, (job_id,)).get or 0)
 
     def charged_bytes(self, tenant: str | None = None) -> int:
         """Return what a tenant, or everybody together, is charged."""

@@ -129,6 +129,7 @@ class Acceptor:
                 admitted_mem_mb=accept.admitted_mem_mb,
                 permit_mb=permit_mb,
                 lease=lease,
+                large=large,
             )
         )
         return submitted

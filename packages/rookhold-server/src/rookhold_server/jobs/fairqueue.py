@@ -14,16 +14,24 @@ if TYPE_CHECKING:
 class Pending:
     """A queued job on its way to a worker, with the lease that counts it."""
 
-    __slots__ = ("admitted_mem_mb", "cancelled", "job_id", "lease", "permit_mb", "tenant")
+    __slots__ = ("admitted_mem_mb", "cancelled", "job_id", "large", "lease", "permit_mb", "tenant")
 
     def __init__(
-        self, *, job_id: str, tenant: str, admitted_mem_mb: int, permit_mb: int, lease: Lease
+        self,
+        *,
+        job_id: str,
+        tenant: str,
+        admitted_mem_mb: int,
+        permit_mb: int,
+        lease: Lease,
+        large: bool = True,
     ) -> None:
         self.job_id = job_id
         self.tenant = tenant
         self.admitted_mem_mb = admitted_mem_mb  # as it was at acceptance; the worker compares
         self.permit_mb = permit_mb  # of the memory budget, uncharged tmpfs included
         self.lease = lease
+        self.large = large  # its spec may take a while to read
         self.cancelled = False  # ended in the store already; only its turn is left to take
 
 

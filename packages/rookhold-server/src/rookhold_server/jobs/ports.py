@@ -76,6 +76,8 @@ class JobReads(Protocol):
         self, tenant: str | None, job_id: str
     ) -> AttestationStatusRow | None: ...
 
+    def retained_bytes(self, job_id: str) -> int: ...
+
     def find_key(self, tenant: str, key: str) -> KeyRow | None: ...
 
     def probe(self) -> bool: ...
@@ -94,6 +96,12 @@ class JobStore(Protocol):
         """Return once the operation is durable, or raise.
 
         `large` warns that preparing it takes time: much data, or a read before the write.
+        """
+
+    async def run_made(self, make: Callable[[ConsistentReads], Operation[R] | None]) -> R | None:
+        """Have an operation made of what is stored, then run it; None if none was made.
+
+        Reading, making and preparing may take their time: the loop is not held up.
         """
 
     async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:

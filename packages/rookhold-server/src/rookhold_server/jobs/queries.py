@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 R = TypeVar("R")
+
+_SMALL_BYTES: Final = 64 * 1024  # of a job's rows; reading them takes less than a thread's help
 
 
 class Queries:
@@ -98,7 +100,10 @@ class Queries:
                 events = [] if row is None else history(view, job_id)
             return None if row is None else result_view(row, events)
 
-        return _found(await self._store.read(look))
+        small = await self._store.read(
+            lambda reads: reads.retained_bytes(job_id) <= _SMALL_BYTES, brief=True
+        )
+        return _found(await self._store.read(look, brief=small))
 
     async def _queue(self, job: JobDetail) -> QueueView | None:
         place = self._place(job.tenant, job.job_id)

@@ -99,7 +99,9 @@ class Worker:
         """The row, if it is still there and not over; tried until it can be read or shutdown."""
         for wait in store_retry():
             try:
-                row = await self._shop.store.read(lambda reads: reads.get(None, pending.job_id))
+                row = await self._shop.store.read(
+                    lambda reads: reads.get(None, pending.job_id), brief=not pending.large
+                )
             except Exception as error:  # noqa: BLE001 - tried until the store answers
                 log.warning("job %s could not be loaded yet (%s)", pending.job_id, named(error))
             else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rookhold_attestation import PrivateKey
-    from rookhold_server.jobs.ports import JobStore
+    from rookhold_server.jobs.ports import ConsistentReads, JobStore
     from rookhold_store.rows import PendingRow
     from rookhold_types.clock import Clock
 
@@ -142,11 +142,11 @@ class Signer:
             return
         from rookhold_server.signing.item import sign_job  # loads the cryptography
 
-        signed = await self._store.read(lambda reads: sign_job(reads, row.tenant, row.job_id, key))
-        if signed is None:
-            return
-        answer = await self._store.run(
-            PersistAttestation(
+        def attest(reads: ConsistentReads) -> PersistAttestation | None:
+            signed = sign_job(reads, row.tenant, row.job_id, key)
+            if signed is None:
+                return None
+            return PersistAttestation(
                 job_id=row.job_id,
                 tenant=signed.tenant,
                 receipt_json=signed.receipt_json,
@@ -155,9 +155,9 @@ class Signer:
                 envelope=signed.envelope,
                 key_id=key.key_id,
                 now_ms=self._clock(),
-            ),
-            large=True,  # the binding is checked before the transaction
-        )
+            )
+
+        answer = await self._store.run_made(attest)
         if answer is PersistOutcome.STALE_RECEIPT:
             raise StaleReceiptError
 
