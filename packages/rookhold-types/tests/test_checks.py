@@ -119,6 +119,35 @@ def test_a_faultless_spec_passes_with_its_files_decoded() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("a", "a/b"),
+        ("a/b", "a"),
+        ("a/b/c/d", "a/b"),
+        ("a/b", "a/c", "a"),
+        ("x", "a/b/c", "a/b/c/d"),
+    ],
+    ids=" ".join,
+)
+def test_no_path_is_a_file_and_a_folder(paths: tuple[str, ...]) -> None:
+    inputs = files(*((f"input/{path}", "") for path in paths))
+    outputs = tuple(f"output/{path}" for path in paths)
+    for member, value in (("files", inputs), ("outputs", outputs)):
+        with pytest.raises(SpecError) as caught:
+            check(with_(**{member: value}))
+        assert caught.value.code == {"files": "invalid_input_path"}.get(
+            member, "invalid_output_path"
+        )
+        assert caught.value.detail["index"] == len(paths) - 1, "the later one is named"
+
+
+def test_names_that_only_begin_alike_are_two_files() -> None:
+    paths = ("a/b", "a/bc", "ab", "a/b.d/c", "A")
+    check(with_(files=files(*((f"input/{path}", "") for path in paths))))
+    check(with_(outputs=tuple(f"output/{path}" for path in paths)))
+
+
 def test_everything_at_its_limit_passes() -> None:
     spec = with_(
         code="x" * MIB,

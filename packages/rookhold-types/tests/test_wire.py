@@ -147,6 +147,11 @@ def test_a_limit_that_is_no_unsigned_32_bit_integer_is_refused(member: str, numb
     assert error.detail == {"reason": "mismatch", "path": f"$.{member}"}
 
 
+@pytest.mark.parametrize("body", [b'{"wall_seconds":-0}', b'{"mem_mb":1,"pids":[{"x":-0}]}'])
+def test_zero_has_no_sign(body: bytes) -> None:
+    assert refusal(body, Limits).detail == {"reason": "mismatch"}
+
+
 @pytest.mark.parametrize("number", [0, 1, 2**32 - 1])
 def test_any_unsigned_32_bit_integer_decodes_as_a_limit(number: int) -> None:
     assert decode_strict(b'{"mem_mb":%d}' % number, Limits).mem_mb == number

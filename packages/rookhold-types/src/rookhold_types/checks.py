@@ -58,20 +58,41 @@ def decode_files(spec: JobSpec) -> tuple[InputFile, ...]:
     if len(spec.files) > INPUT_FILES_MAX:
         raise SpecError(code="too_many_input_files", files_max=INPUT_FILES_MAX)
     files: list[InputFile] = []
-    seen: set[str] = set()
+    places = _Places()
     total = 0
     for index, file in enumerate(spec.files):
         if not check_input_path(file.path):
             raise _refusal("invalid_input_path", "files", index)
-        if file.path in seen:
+        if file.path in places:
             raise _refusal("duplicate_input_path", "files", index)
-        seen.add(file.path)
+        if not places.take(file.path):
+            raise _refusal("invalid_input_path", "files", index)
         content = _decode(file, index)
         total += len(content)
         if total > INPUT_BYTES_MAX:
             raise SpecError(code="input_files_too_large", bytes_max=INPUT_BYTES_MAX)
         files.append(InputFile(file.path, content))
     return tuple(files)
+
+
+class _Places:
+    """The paths of one list so far. A name is a file or a folder, never both (decision 0010)."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._files
+
+    def take(self, path: str) -> bool:
+        """Add `path`; false, and nothing is added, if an earlier one lies below or above it."""
+        above = {path[:cut] for cut, char in enumerate(path) if char == "/"}
+        if path in self._folders or not above.isdisjoint(self._files):
+            return False
+        self._files.add(path)
+        self._folders |= above
+        return True
 
 
 def _refusal(code: str, member: str, index: int) -> SpecError:
@@ -117,13 +138,14 @@ def _over(text: str, bytes_max: int) -> bool:
 def _check_outputs(outputs: tuple[str, ...]) -> None:
     if len(outputs) > OUTPUT_FILES_MAX:
         raise SpecError(code="too_many_output_files", files_max=OUTPUT_FILES_MAX)
-    seen: set[str] = set()
+    places = _Places()
     for index, path in enumerate(outputs):
         if not check_output_path(path):
             raise _refusal("invalid_output_path", "outputs", index)
-        if path in seen:
+        if path in places:
             raise _refusal("duplicate_output_path", "outputs", index)
-        seen.add(path)
+        if not places.take(path):
+            raise _refusal("invalid_output_path", "outputs", index)
 
 
 def _check_runtime(spec: JobSpec, backend_class: IsolationClass, packs: Collection[str]) -> None:

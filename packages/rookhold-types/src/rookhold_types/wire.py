@@ -31,9 +31,9 @@ def decode_strict(data: bytes, type_: type[_T]) -> _T:
     """Decode one JSON document, refusing whatever two readers could understand differently.
 
     Unknown members (where the type is closed), repeated members at any depth, lone surrogate
-    escapes, bytes that are not UTF-8, a byte-order mark, trailing data and deep nesting are all
-    `InvalidJsonError`. The typed pass comes first and stops at the first mismatch, so that a large
-    body of another shape costs little; the size itself is the caller's to bound.
+    escapes, bytes that are not UTF-8, a byte-order mark, trailing data, the integer -0 and deep
+    nesting are all `InvalidJsonError`. The typed pass comes first and stops at the first mismatch,
+    so that a large body of another shape costs little; the size itself is the caller's to bound.
     """
     try:
         value = _decoder(cast("Hashable", type_)).decode(data)
@@ -69,6 +69,10 @@ class _DuplicateMemberError(Exception):
     pass
 
 
+class _SignedZeroError(Exception):
+    pass
+
+
 def _check_members(pairs: list[tuple[str, Any]]) -> list[Any]:
     """Refuse an object with a repeated member; keep only what the depth check needs of it."""
     if len(pairs) > 1 and len(dict(pairs)) != len(pairs):
@@ -77,12 +81,19 @@ def _check_members(pairs: list[tuple[str, Any]]) -> list[Any]:
     return nested or _FLAT
 
 
+def _check_integer(text: str) -> int:
+    """Refuse a zero with a sign: some readers lose the sign, some make it no integer at all."""
+    if text == "-0":
+        raise _SignedZeroError
+    return int(text)
+
+
 _FLAT: Final[list[Any]] = []  # shared by all objects with nothing inside: a large body stays small
 
 
 # The standard library's scanner runs in C and calls back once per object: names are compared after
 # unescaping, which no scan over the raw bytes would do.
-_SECOND_READER: Final = json.JSONDecoder(object_pairs_hook=_check_members)
+_SECOND_READER: Final = json.JSONDecoder(object_pairs_hook=_check_members, parse_int=_check_integer)
 
 
 def _refuse_what_msgspec_lets_pass(data: bytes) -> None:
@@ -91,6 +102,8 @@ def _refuse_what_msgspec_lets_pass(data: bytes) -> None:
         tree = _SECOND_READER.decode(data.decode("utf-8"))
     except _DuplicateMemberError:
         raise InvalidJsonError("a member is repeated", reason="duplicate_member") from None
+    except _SignedZeroError:
+        raise InvalidJsonError("an integer is written as -0", reason="mismatch") from None
     except RecursionError:
         raise _too_deep() from None
     except ValueError as exc:
