@@ -39,6 +39,16 @@ def _lacks_node() -> str:
 
 
 @cache
+def _lacks_groups() -> str:
+    from rookhold_exec.cgroup.discovery import places
+
+    have = {place[0] for place in places()}
+    if os.geteuid() == 0 and (have >= {"memory", "cpuacct", "pids"} or "v2" in have):
+        return ""
+    return "no control group may be made here"
+
+
+@cache
 def _lacks_index() -> str:
     tool = Path(__file__).parent / "tools" / "floors.py"
     done = subprocess.run([sys.executable, tool, "--probe"], check=False, timeout=300)
@@ -53,6 +63,7 @@ REQUIREMENTS: dict[str, Callable[[], str]] = {
     "linux_ns": _lacks_namespaces,
     "root": _lacks_root,
     "node": _lacks_node,
+    "groups": _lacks_groups,
     "online": _lacks_index,
     "oldest_python": _lacks_oldest_python,
 }
