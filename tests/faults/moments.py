@@ -171,7 +171,7 @@ class Moments:
         assert job_id is not None
         seen = _seen(lambda: self._book.events(job_id) >= events)
         self.first = first_process_of(self._launcher, job_id)
-        return sent if seen and self.first is not None else None
+        return sent if seen and not self._book.over(job_id) else None
 
 
 def _seen(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:
