@@ -17,6 +17,7 @@ from rookhold_exec.launcher.protocol import (
     DONE,
     END,
     FAILED,
+    KILLED,
     OUTPUT,
     READY,
     Frames,
@@ -24,7 +25,7 @@ from rookhold_exec.launcher.protocol import (
 )
 from rookhold_exec.outcome import Facts
 from rookhold_types.limits import OUTPUT_FILE_BYTES_MAX, OUTPUT_FILES_BYTES_MAX
-from rookhold_types.states import OutputReason
+from rookhold_types.violations import OutputReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +137,7 @@ class Control:
         """Return the requested outputs that came, and the others; none at all after a kill."""
         good: list[CollectedOutput] = []
         bad: list[UncollectedOutput] = []
-        if self.facts is not None and self.facts.cause != "killed":
+        if self.facts is not None and self.facts.cause != KILLED:
             for path in self._wanted:
                 content = self._outputs.get(path, OutputReason.UNREADABLE)
                 if isinstance(content, bytes):

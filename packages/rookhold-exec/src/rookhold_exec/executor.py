@@ -15,6 +15,7 @@ from msgspec import Struct
 from rookhold_types.checks import InputFile
 from rookhold_types.isolation import IsolationClass
 from rookhold_types.limits import EffectiveLimits, LimitEnforcement, Limits
+from rookhold_types.receipts import ResourceUsage
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
@@ -125,18 +126,6 @@ class StreamEvidence(Struct, frozen=True, kw_only=True):
     offered_sha256: str
     seen_sha256: str
     truncated: bool
-
-
-class ResourceUsage(Struct, frozen=True, kw_only=True):
-    """What the job used; None where this backend cannot measure.
-
-    A sample is (milliseconds since the start, microseconds of CPU, bytes of memory).
-    """
-
-    wall_time_ms: int
-    cpu_time_usec: int | None = None
-    memory_peak_bytes: int | None = None
-    samples: tuple[tuple[int, int, int], ...] | None = None
 
 
 class Provenance(Struct, frozen=True, kw_only=True):

@@ -1,22 +1,15 @@
-"""The three languages: what their file is called, where their interpreter is, what a job sees."""
+"""Where the interpreter of a language is, and what a job finds in its environment."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 PROBE_SECONDS: Final = 20
 SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-SCRIPTS: Final[Mapping[str, str]] = MappingProxyType(
-    {"python": "job.py", "node": "job.js", "bash": "job.sh"}
-)
 # A sandbox holds these and the few files of /etc; an interpreter elsewhere would not start in it.
 _VISIBLE: Final = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/")
 

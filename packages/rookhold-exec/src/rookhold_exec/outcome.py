@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from rookhold_exec.executor import KillReason, ResourceUsage, Violation
-from rookhold_types.states import JobStatus, KilledBy, Rule, signal_name
+from rookhold_exec.launcher.protocol import CPU_GROUP, CPU_SUM, KILLED, WALL
+from rookhold_types.limits import USAGE_SAMPLES_MAX
+from rookhold_types.states import JobStatus, KilledBy, signal_name
+from rookhold_types.violations import ExecutorFault, Rule
 
 if TYPE_CHECKING:
     from rookhold_types.limits import Limits
@@ -43,7 +46,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     def usage(self) -> ResourceUsage:
         flat = self.samples
-        samples = tuple(zip(flat[0::3], flat[1::3], flat[2::3], strict=False))[:256]
+        samples = tuple(zip(flat[0::3], flat[1::3], flat[2::3], strict=False))[:USAGE_SAMPLES_MAX]
         return ResourceUsage(
             wall_time_ms=self.wall_ms,
             cpu_time_usec=self.cpu_usec,
@@ -56,13 +59,13 @@ def judge(facts: Facts, limits: Limits, reason: KillReason | None) -> Outcome:
     """Name the one cause. A limit is named by its own counter, never guessed from a signal."""
     if facts.oom_kills > 0:
         return _limit(JobStatus.OOM_KILLED, KilledBy.CGROUP_OOM, *_memory(limits))
-    if facts.cause == "wall":
+    if facts.cause == WALL:
         return _limit(JobStatus.TIMED_OUT, KilledBy.WALL_CLOCK, *_wall(limits))
-    if facts.cause == "killed":
+    if facts.cause == KILLED:
         return cancelled() if reason is not None else lost()
-    if facts.cause == "cpu-group":
+    if facts.cause == CPU_GROUP:
         return _limit(JobStatus.FAILED, KilledBy.CGROUP_CPU, *_cpu(limits))
-    if facts.cause == "cpu-sum":
+    if facts.cause == CPU_SUM:
         return _limit(JobStatus.FAILED, KilledBy.SUPERVISOR_CPU, *_cpu(limits))
     return _by_itself(facts, limits)
 
@@ -101,7 +104,7 @@ def timed_out(limits: Limits) -> Outcome:
 
 def lost() -> Outcome:
     """Return the outcome of a job whose supervisor is gone without a report."""
-    violation = Violation(Rule.EXECUTOR_ERROR, {"code": "executor_failure"})
+    violation = Violation(Rule.EXECUTOR_ERROR, {"code": ExecutorFault.FAILURE})
     return Outcome(JobStatus.ERROR, None, None, violation)
 
 

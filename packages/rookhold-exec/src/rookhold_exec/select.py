@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 GROUP = "rookhold.executors"
 
-_NAMES = {
-    "auto": "auto",
-    "off": "off",
+_ALIASES = {
     "none": "off",
     "naive": "off",
-    "namespaces-dev": "namespaces-dev",
     "ns-dev": "namespaces-dev",
-    "namespaces": "namespaces",
     "ns": "namespaces",
     "sandbox": "namespaces",
-    "gvisor": "gvisor",
     "runsc": "gvisor",
 }
+
+
+def full_name(name: str) -> str:
+    """Return the name that an alias stands for, and any other as it is."""
+    return _ALIASES.get(name, name)
 
 
 def choose_backend(name: str, settings: ExecSettings) -> Executor:
@@ -38,20 +38,21 @@ def choose_backend(name: str, settings: ExecSettings) -> Executor:
     `auto` looks at what the host offers, and never takes an installed provider: those are chosen
     by name only. Raises UnknownBackendError, UnsupportedPlatformError or ExecutorUnavailableError.
     """
-    match _NAMES.get(name):
+    name = full_name(name)
+    match name:
         case "auto":
             return _strongest(settings)
         case "off":
             return _off(settings, "no sandbox: ROOKHOLD_SANDBOX asks for none")
         case "namespaces-dev":
             return _namespaces_dev(settings, "namespaces of this host, as ROOKHOLD_SANDBOX asks")
-        case None:
-            return _provider(name, settings)
-        case known:
+        case "namespaces" | "gvisor":
             raise UnsupportedPlatformError(
-                f"this version has no {known} backend yet; namespaces-dev is the strongest",
-                backend=known,
+                f"this version has no {name} backend yet; namespaces-dev is the strongest",
+                backend=name,
             )
+        case _:
+            return _provider(name, settings)
 
 
 def _strongest(settings: ExecSettings) -> Executor:
@@ -92,6 +93,6 @@ def _provider(name: str, settings: ExecSettings) -> Executor:
         factory = found.load()
         executor: Executor = factory(settings)
         return executor
-    if name in {"", *_NAMES.values()}:
+    if not name:
         raise ExecutorUnavailableError("no backend was named")
     raise UnknownBackendError("no backend and no installed provider has this name")

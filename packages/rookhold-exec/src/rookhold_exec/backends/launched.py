@@ -29,6 +29,7 @@ from rookhold_exec.run import SandboxRun, content_of
 from rookhold_types.isolation import BACKEND_FACTS, Backend
 from rookhold_types.limits import EffectiveLimits, LimitEnforcement, Limits
 from rookhold_types.paths import check_input_path, check_output_path
+from rookhold_types.runtimes import SOURCE_NAMES
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class LaunchedExecutor:
         interpreter = self._interpreters.get(plan.language)
         if interpreter is None:
             raise RuntimeUnavailableError
-        script = interpreters.SCRIPTS[plan.language]
+        script = SOURCE_NAMES[plan.language]
         try:
             return await self._begin(plan, [interpreter.path, script])
         except SandboxStartError as error:
@@ -215,7 +216,7 @@ class LaunchedExecutor:
             "job": name,
             "argv": [part.encode() for part in argv],
             "environment": interpreters.environment(path=self.path(), home=directory or self.home),
-            "script": interpreters.SCRIPTS[plan.language],
+            "script": SOURCE_NAMES[plan.language],
             "outputs": list(plan.outputs),
             "directory": directory,
             "slot": plan.slot,

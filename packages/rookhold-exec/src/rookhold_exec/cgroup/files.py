@@ -12,9 +12,8 @@ __all__ = ["CountersFile", "LimitFile", "NestedKeysFile", "QuotaFile", "WordsFil
 
 
 class _File(BaseFileInterface):  # type: ignore[misc]
-    if (
-        TYPE_CHECKING
-    ):  # cgroupspy has no types; a value is whatever the descriptor makes of the file
+    # cgroupspy has no types; a value is whatever the descriptor makes of the file.
+    if TYPE_CHECKING:
 
         def __get__(self, instance: object, owner: type) -> Any: ...
         def __set__(self, instance: object, value: Any) -> None: ...

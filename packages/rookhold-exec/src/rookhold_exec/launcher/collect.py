@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import os
 import stat
-from _socket import MSG_NOSIGNAL
 from errno import EACCES, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM, EXDEV
 from time import monotonic
 
 from rookhold_exec.launcher.kernel import open_beneath
-from rookhold_exec.launcher.protocol import DONE, OUTPUT, frame
+from rookhold_exec.launcher.protocol import OUTPUT, send_frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
 
-__all__ = ["DONE", "send", "send_all"]
-
 FILE_MAX = 2 << 20
 TOTAL_MAX = 4 << 20
-SECONDS = 5.0
+_SECONDS = 5.0  # for all of them; what is left then is unreadable
 
 _REASONS = {
     ELOOP: "link",
@@ -41,7 +38,7 @@ def send_all(control: socket, outputs: list[str], directory: str) -> None:
     """Send one frame for each requested output, in their order."""
     if not outputs:
         return
-    until = monotonic() + SECONDS
+    until = monotonic() + _SECONDS
     work = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     left = TOTAL_MAX
     for path in outputs:
@@ -52,7 +49,7 @@ def send_all(control: socket, outputs: list[str], directory: str) -> None:
             value["content"] = content
         else:
             value["reason"] = content
-        send(control, frame(value))
+        send_frame(control, value)
 
 
 def read(work: int, path: str, left: int) -> bytes | str:
@@ -89,12 +86,3 @@ def _whole(fd: int, before: os.stat_result) -> bytes | str:
     after = os.fstat(fd)
     same = size == before.st_size == after.st_size and before.st_mtime_ns == after.st_mtime_ns
     return b"".join(parts) if same else "changed"
-
-
-def send(control: socket, data: bytes) -> None:
-    """Send all of it, or give up when nobody takes it any more."""
-    control.settimeout(SECONDS)
-    try:
-        control.sendall(data, MSG_NOSIGNAL)
-    except OSError:
-        return

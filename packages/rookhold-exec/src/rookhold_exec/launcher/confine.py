@@ -11,6 +11,8 @@ from _socket import MSG_NOSIGNAL, sethostname
 from resource import RUSAGE_SELF, getrusage
 
 from rookhold_exec.launcher import limits as rlimits
+from rookhold_exec.launcher import usermap
+from rookhold_exec.launcher.descriptors import HIGH
 from rookhold_exec.launcher.kernel import (
     MS_BIND,
     MS_NODEV,
@@ -28,9 +30,8 @@ from rookhold_exec.launcher.kernel import (
 from rookhold_exec.launcher.protocol import receive_frame
 from rookhold_exec.launcher.root import JOB_UID
 from rookhold_exec.launcher.signals import SIG_SETMASK, pthread_sigmask
-from rookhold_exec.launcher.spawn import HIGH
 from rookhold_exec.launcher.stage import stage
-from rookhold_exec.unshare import CLONE_NEWCGROUP, CLONE_NEWUSER, unshare
+from rookhold_exec.unshare import CLONE_NEWCGROUP, unshare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ def run(job: Job) -> NoReturn:
         os.setsid()
         os.umask(0)  # modes are given in full
         _mounts(job)
-        # When the host runs out of memory the job goes, not the server. A server that is exempt
-        # (-1000) would also exempt its jobs, and then nothing in their group can be killed.
-        _put("/proc/self/oom_score_adj", b"1000")
+        _be_first_to_go()
         step = "files"
         content = receive_frame(job.control)
         work = os.open("/work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -72,7 +71,8 @@ def run(job: Job) -> NoReturn:
             os.setresuid(job.uid, job.uid, job.uid)
             prctl(PR_SET_DUMPABLE, 1)  # else the maps below belong to root
         if "user-namespace" not in faults:
-            _user_namespace(max(job.uid, 0))
+            outside = max(job.uid, 0)
+            usermap.enter(JOB_UID, uid=outside, gid=outside)
         step = "limits"
         if "rlimits" not in faults:
             rlimits.apply(job.rlimits)
@@ -115,16 +115,14 @@ def _mounts(job: Job) -> None:
         sethostname("sandbox")
 
 
-def _user_namespace(outside: int) -> None:
-    unshare(CLONE_NEWUSER)
-    _put("/proc/self/uid_map", b"%d %d 1" % (JOB_UID, outside))
-    _put("/proc/self/setgroups", b"deny")
-    _put("/proc/self/gid_map", b"%d %d 1" % (JOB_UID, outside))
+def _be_first_to_go() -> None:
+    """When the host runs out of memory the job goes, not the server.
 
-
-def _put(path: str, text: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    os.write(fd, text)
+    A server that is exempt (-1000) would also exempt its jobs, and then nothing in their group can
+    be killed.
+    """
+    fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    os.write(fd, b"1000")
     os.close(fd)
 
 

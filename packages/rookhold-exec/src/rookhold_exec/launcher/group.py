@@ -12,7 +12,7 @@ import errno
 import os
 
 MEMORY, CPU, PIDS = "cgroup-memory", "cgroup-cpu", "cgroup-pids"
-_CONTROL = {"memory": MEMORY, "cpuacct": CPU, "pids": PIDS}
+V1_CONTROL = {"memory": MEMORY, "cpuacct": CPU, "pids": PIDS}
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -178,7 +178,7 @@ class JobGroup:
                 self._refused = self._open_if_there(at, "pids.events")
             else:
                 self._cpu = self._open(at, "cpuacct.usage")
-            self._add(_CONTROL[controller], controller, f"{tail}/{self.name}")
+            self._add(V1_CONTROL[controller], controller, f"{tail}/{self.name}")
         finally:
             os.close(at)
 
@@ -214,6 +214,41 @@ class JobGroup:
         self._kill = self._open_if_there(payload, "cgroup.kill", os.O_WRONLY)
         for control in controls:
             self._add(control, "", f"{tail}/{self.name}/payload")
+
+
+class NoGroup:
+    """Stands where a job has no cgroup of its own."""
+
+    controls: tuple[str, ...] = ()
+    init_in = born_in = -1
+    fds: tuple[int, ...] = ()
+
+    def join(self) -> None:
+        """Join nothing."""
+
+    def kill(self) -> None:
+        """Kill nothing."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def remove(self) -> bool:
+        return True
+
+    def seen(self, proc_cgroup: bytes) -> tuple[str, ...]:
+        return ()
+
+    def cpu_usec(self) -> int:
+        return -1
+
+    def memory_now(self) -> int:
+        return -1
+
+    def memory_peak(self) -> int:
+        return -1
+
+    def oom_kills(self) -> int:
+        return 0
 
 
 def remove_directory(parent: int, path: str) -> bool:

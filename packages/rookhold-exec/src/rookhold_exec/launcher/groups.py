@@ -7,13 +7,14 @@ host's file system; afterwards everything is relative to descriptors.
 from __future__ import annotations
 
 import os
-from fcntl import F_DUPFD_CLOEXEC, fcntl
 from time import monotonic, sleep
 
+from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.launcher.group import (
     CPU,
     MEMORY,
     PIDS,
+    V1_CONTROL,
     JobGroup,
     read_at,
     remove_directory,
@@ -22,12 +23,12 @@ from rookhold_exec.launcher.group import (
 
 Place = tuple[str, int, str]  # controller (or "v2"), version, a directory that may get a child
 
-_V1_CONTROL = {"memory": MEMORY, "cpuacct": CPU, "pids": PIDS}
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _PREFIX = "rookhold-"
-_ABOVE = 512
 _SWEEP_SECONDS = 2.0
-_SIGKILL = 9
+_SIGKILL = (
+    9  # not from `signals`, which is of Linux: what looks for places is imported elsewhere too
+)
 
 
 class Groups:
@@ -44,7 +45,7 @@ class Groups:
             os.mkdir(name, 0o755, dir_fd=above)
             own = _open_high(name, above)
             self._parents.append((controller, version, above, own))
-        taken = {_V1_CONTROL[each[0]] for each in self._parents if each[1] == 1}
+        taken = {V1_CONTROL[each[0]] for each in self._parents if each[1] == 1}
         for _, version, _, own in self._parents:
             if version == 2:
                 self._v2_controls = frozenset(_enable(own) | {CPU}) - taken
@@ -53,7 +54,7 @@ class Groups:
     def controls(self) -> tuple[str, ...]:
         """What a job's groups will hold it to."""
         return tuple(
-            sorted({_V1_CONTROL[c] for c, v, _, _ in self._parents if v == 1} | self._v2_controls)
+            sorted({V1_CONTROL[c] for c, v, _, _ in self._parents if v == 1} | self._v2_controls)
         )
 
     def sweep(self) -> int:
@@ -84,7 +85,7 @@ class Groups:
             for controller, version, _, own in self._parents:
                 if version == 2:
                     group.add_v2(own, f"/{self.name}", self._v2_controls - without, uid)
-                elif _V1_CONTROL[controller] not in without:
+                elif V1_CONTROL[controller] not in without:
                     group.add_v1(controller, own, f"/{self.name}")
         except OSError:
             group.close()
@@ -102,10 +103,10 @@ class Groups:
 
 
 def _open_high(path: str, at: int | None = None) -> int:
-    """Open a directory as a descriptor that a supervisor drops: it keeps only those below."""
+    """Open a directory as a descriptor of the launcher's own."""
     low = os.open(path, _DIRECTORY | os.O_CLOEXEC, dir_fd=at)
     try:
-        return fcntl(low, F_DUPFD_CLOEXEC, _ABOVE)
+        return raise_descriptor(low)
     finally:
         os.close(low)
 
@@ -146,10 +147,8 @@ def _enable(directory: int) -> set[str]:
         if controller in offered and controller not in enabled:
             try:
                 write_at(directory, "cgroup.subtree_control", f"+{controller.decode()}")
-            except (
-                OSError
-            ):  # processes are in it, or it is not ours: then its children lack this one
-                continue
+            except OSError:
+                continue  # processes are in it, or it is not ours: its children lack this one
         if controller in offered:
             controls.add(control)
     return controls

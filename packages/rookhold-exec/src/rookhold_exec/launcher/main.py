@@ -18,11 +18,11 @@ from _socket import (
 )
 from time import monotonic
 
-from rookhold_exec.launcher import collect, directory, plain, supervisor
+from rookhold_exec.launcher import directory, plain, supervisor
+from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.launcher.family import end_orphans
 from rookhold_exec.launcher.protocol import (
     FAILED,
-    GONE,
     HELLO,
     KILL,
     MESSAGE_MAX,
@@ -33,11 +33,11 @@ from rookhold_exec.launcher.protocol import (
     ProtocolError,
     decode,
     encode,
-    frame,
+    send_frame,
 )
 from rookhold_exec.launcher.setup import OFF, Setup, detach
 from rookhold_exec.launcher.signals import SIGKILL, pidfd_send_signal
-from rookhold_exec.launcher.spawn import Job, raise_descriptor, start
+from rookhold_exec.launcher.spawn import Job, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Launcher:
                 start(job, self._setup.flags, supervisor.supervise)
         except (OSError, KeyError) as error:
             stage = "groups" if job is None and isinstance(error, OSError) else "clone"
-            collect.send(control, frame({"op": FAILED, "stage": stage}))
+            send_frame(control, {"op": FAILED, "stage": stage})
             if job is not None:
                 job.let_go()
                 self._busy.append(job)
@@ -124,19 +124,12 @@ class Launcher:
             directory.remove(job.directory)
         if not job.group.remove():
             self._busy.append(job)
-        self._tell({"op": GONE, "job": job.name})
 
     def _kill(self, job: Job) -> None:
         try:
             pidfd_send_signal(job.pidfd, SIGKILL)
         except ProcessLookupError:
             return
-
-    def _tell(self, value: dict[str, object]) -> None:
-        try:
-            self._server.send(encode(value), MSG_NOSIGNAL)
-        except OSError:
-            return  # its end of file is on the way
 
     def end(self) -> None:
         """End every job, and remove what was made for it."""

@@ -7,13 +7,13 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import monotonic
 
 from rookhold_exec.launcher.family import descendants
+from rookhold_exec.launcher.protocol import CPU_GROUP, CPU_SUM, OOM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rookhold_exec.launcher.family import Family
     from rookhold_exec.launcher.spawn import Job
 
-OOM, CPU_GROUP, CPU_SUM = "oom", "cpu-group", "cpu-sum"
 SAMPLES_MAX = 256
 _TICK = 0.1  # seconds between two looks at a job that is far from its limits
 _TICK_MIN = 0.005
@@ -28,7 +28,6 @@ class Meter:
         "_base",
         "_group",
         "_job",
-        "_payload",
         "_sample_every",
         "_sample_next",
         "_samples",
@@ -36,10 +35,9 @@ class Meter:
         "started",
     )
 
-    def __init__(self, job: Job, payload: int) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
         self._group = job.group
-        self._payload = payload
         self._samples: list[int] = []
         self._sample_every = self._sample_next = _TICK
         self._base = 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from _socket import MSG_NOSIGNAL
 
-from rookhold_exec.launcher import collect, directory
+from rookhold_exec.launcher import directory
+from rookhold_exec.launcher.descriptors import HIGH
 from rookhold_exec.launcher.family import Family
 from rookhold_exec.launcher.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -18,9 +19,8 @@ from rookhold_exec.launcher.kernel import (
     prctl,
 )
 from rookhold_exec.launcher.meter import Meter
-from rookhold_exec.launcher.protocol import FAILED, READY, frame, receive_frame
+from rookhold_exec.launcher.protocol import FAILED, READY, receive_frame, send_frame
 from rookhold_exec.launcher.signals import SIG_SETMASK, SIGKILL, pthread_sigmask
-from rookhold_exec.launcher.spawn import HIGH
 from rookhold_exec.launcher.stage import stage
 from rookhold_exec.launcher.supervisor import watch
 from rookhold_exec.unshare import clone
@@ -43,11 +43,11 @@ def supervise(job: Job) -> NoReturn:
         step = _start(job, family)
         if step is not None:
             family.end(job)
-            collect.send(job.control, frame({"op": FAILED, "stage": step}))
+            send_frame(job.control, {"op": FAILED, "stage": step})
         else:
-            meter = Meter(job, family.payload)
+            meter = Meter(job)
             meter.begin(0)
-            collect.send(job.control, frame({"op": READY, "controls": []}))
+            send_frame(job.control, {"op": READY, "controls": []})
             watch(job, family, meter)
     finally:
         directory.remove(job.directory)

@@ -7,6 +7,8 @@ Half-closing that socket is how the server ends a job, so a dead server ends it 
 
 from __future__ import annotations
 
+from _socket import MSG_NOSIGNAL
+
 TYPE_CHECKING = False  # as typing's, without importing typing
 if TYPE_CHECKING:
     from _socket import socket
@@ -18,17 +20,20 @@ MESSAGE_MAX = 128 * 1024  # one SEQPACKET message; below the default socket buff
 FRAME_MAX = 8 * 1024 * 1024  # code, inputs, or one output; checked before anything is allocated
 DEPTH_MAX = 6
 _COUNT_MAX = 4096
+_SEND_SECONDS = 5.0
 
 HELLO = "hello"  # server -> launcher: version and settings
 READY = "ready"  # launcher -> server: able to start; supervisor -> server: the payload runs
 REFUSED = "refused"  # launcher -> server: cannot work here; stage
 START = "start"  # server -> launcher: one job, with its descriptors
 KILL = "kill"  # server -> launcher: end this job's supervisor, its own way has failed
-GONE = "gone"  # launcher -> server: this job's supervisor was reaped
 FAILED = "failed"  # supervisor -> server: nothing of the job ran; stage
 END = "end"  # supervisor -> server: no other process is left; facts
 OUTPUT = "output"  # supervisor -> server: one requested output
 DONE = "done"  # supervisor -> server: nothing follows
+
+# Why the supervisor ended the job, in the facts of END; nothing if the payload ended by itself.
+WALL, KILLED, OOM, CPU_GROUP, CPU_SUM = "wall", "killed", "oom", "cpu-group", "cpu-sum"
 
 
 class ProtocolError(Exception):
@@ -126,6 +131,16 @@ def frame(value: Any) -> bytes:
     if len(data) > FRAME_MAX:
         raise ProtocolError("frame too large")
     return len(data).to_bytes(4, "little") + data
+
+
+def send_frame(sock: socket, value: Any) -> None:
+    """Send one frame, or give up when nobody takes it any more: the peer has gone, or hangs."""
+    data = frame(value)
+    sock.settimeout(_SEND_SECONDS)
+    try:
+        sock.sendall(data, MSG_NOSIGNAL)
+    except OSError:
+        return
 
 
 class Frames:

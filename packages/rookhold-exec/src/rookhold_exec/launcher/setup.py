@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from rookhold_exec.launcher import directory, readback, root
+from rookhold_exec.launcher import directory, readback, root, usermap
+from rookhold_exec.launcher.descriptors import raise_descriptor
+from rookhold_exec.launcher.group import NoGroup
 from rookhold_exec.launcher.groups import Groups, own_name
 from rookhold_exec.launcher.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -26,8 +28,8 @@ from rookhold_exec.launcher.signals import (
     pthread_sigmask,
     signal,
 )
-from rookhold_exec.launcher.spawn import namespace_flags, raise_descriptor
-from rookhold_exec.unshare import CLONE_NEWNS, CLONE_NEWUSER, unshare
+from rookhold_exec.launcher.spawn import namespace_flags
+from rookhold_exec.unshare import CLONE_NEWNS, unshare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,41 +38,6 @@ if TYPE_CHECKING:
     from rookhold_exec.launcher.group import JobGroup
 
 OFF, NAMESPACES = "off", "namespaces"
-
-
-class NoGroup:
-    """Stands where a job has no cgroup of its own."""
-
-    controls: tuple[str, ...] = ()
-    init_in = born_in = -1
-    fds: tuple[int, ...] = ()
-
-    def join(self) -> None:
-        """Join nothing."""
-
-    def kill(self) -> None:
-        """Kill nothing."""
-
-    def close(self) -> None:
-        """Close nothing."""
-
-    def remove(self) -> bool:
-        return True
-
-    def seen(self, proc_cgroup: bytes) -> tuple[str, ...]:
-        return ()
-
-    def cpu_usec(self) -> int:
-        return -1
-
-    def memory_now(self) -> int:
-        return -1
-
-    def memory_peak(self) -> int:
-        return -1
-
-    def oom_kills(self) -> int:
-        return 0
 
 
 class Setup:
@@ -122,9 +89,7 @@ class Setup:
         if privileged:
             unshare(CLONE_NEWNS)
         else:
-            uid, gid = os.geteuid(), os.getegid()
-            unshare(CLONE_NEWUSER | CLONE_NEWNS)
-            _map_to_root(uid, gid)
+            usermap.enter(0, uid=os.geteuid(), gid=os.getegid(), flags=CLONE_NEWNS)
         for name, identity in readback.namespaces("self").items():
             self.outer_namespaces[name].add(identity)
         root.enter(privileged=privileged, read_only="read-only-root" not in self.faults)
@@ -148,17 +113,6 @@ def detach() -> None:
     for number in (32, 33):
         reset_signal(number)  # posix_spawn leaves the C library's two ignored, for jobs to inherit
     pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
-
-
-def _map_to_root(uid: int, gid: int) -> None:
-    for name, text in (
-        ("uid_map", b"0 %d 1" % uid),
-        ("setgroups", b"deny"),
-        ("gid_map", b"0 %d 1" % gid),
-    ):
-        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        os.write(fd, text)
-        os.close(fd)
 
 
 def _last_capability() -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
-from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from rookhold_exec.launcher import limits as rlimits
+from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.unshare import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from rookhold_exec.launcher.setup import Setup
 
-HIGH = 512  # the launcher's own descriptors are from here up; a child closes them all at once
-
-_NEW = {
+NAMESPACE_FLAGS = {  # the others are entered later, by the job itself
     "pid-namespace": CLONE_NEWPID,
     "mount-namespace": CLONE_NEWNS,
     "network-namespace": CLONE_NEWNET,
@@ -106,7 +104,7 @@ class Job:
 
 def namespace_flags(faults: frozenset[str]) -> int:
     flags = 0
-    for control, flag in _NEW.items():
+    for control, flag in NAMESPACE_FLAGS.items():
         if control not in faults:
             flags |= flag
     return flags
@@ -127,8 +125,3 @@ def start(job: Job, flags: int, supervise: Callable[[Job], NoReturn]) -> None:
         job.pidfd = raise_descriptor(low)
     finally:
         os.close(low)
-
-
-def raise_descriptor(fd: int) -> int:
-    """Return a copy of `fd` among the launcher's own."""
-    return fcntl(fd, F_DUPFD_CLOEXEC, HIGH)

@@ -12,6 +12,7 @@ from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
 from time import monotonic
 
 from rookhold_exec.launcher import collect, confine, readback
+from rookhold_exec.launcher.descriptors import HIGH
 from rookhold_exec.launcher.family import Family
 from rookhold_exec.launcher.kernel import (
     CAP_DAC_READ_SEARCH,
@@ -23,9 +24,8 @@ from rookhold_exec.launcher.kernel import (
     prctl,
 )
 from rookhold_exec.launcher.meter import Meter
-from rookhold_exec.launcher.protocol import END, FAILED, READY, frame
+from rookhold_exec.launcher.protocol import DONE, END, FAILED, KILLED, READY, WALL, send_frame
 from rookhold_exec.launcher.signals import SIGKILL
-from rookhold_exec.launcher.spawn import HIGH
 from rookhold_exec.unshare import clone, clone3
 
 TYPE_CHECKING = False
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 PREPARE_SECONDS = 20.0
 # What is left to do to others: kill them, count their CPU time, read what they leave.
 _POWERS = (CAP_KILL, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH)
-WALL, KILLED = "wall", "killed"  # causes; the others are named by the meter
 
 
 def supervise(job: Job) -> NoReturn:
@@ -63,10 +62,10 @@ def supervise(job: Job) -> NoReturn:
         job.ours.close()
         if stage is not None:
             family.end(job)
-            _say(control, {"op": FAILED, "stage": stage})
+            send_frame(control, {"op": FAILED, "stage": stage})
         else:
             drop_capabilities(_POWERS)
-            _say(control, {"op": READY, "controls": controls})
+            send_frame(control, {"op": READY, "controls": controls})
             watch(job, family, meter)
     finally:
         control.close()
@@ -80,7 +79,7 @@ def _ready(job: Job, family: Family) -> tuple[str | None, Meter, list[str]]:
     waiting.register(ours.fileno(), select.POLLIN)
     waiting.register(job.control.fileno(), select.POLLRDHUP)
     waiting.register(job.setup.lifeline, select.POLLIN)
-    meter = Meter(job, family.payload)
+    meter = Meter(job)
     answer = _answer(waiting, ours)
     if answer[:1] != confine.PREPARED:
         return answer[1:].decode() or "start", meter, []
@@ -132,11 +131,7 @@ def watch(job: Job, family: Family, meter: Meter) -> None:
                 cause = KILLED
     family.end(job)
     facts = meter.facts(family, cause)
-    _say(job.control, {"op": END, "cause": cause, **facts})
+    send_frame(job.control, {"op": END, "cause": cause, **facts})
     if cause != KILLED:
         collect.send_all(job.control, job.outputs, job.directory or "/work")
-    _say(job.control, {"op": collect.DONE})
-
-
-def _say(control: socket, value: dict[str, object]) -> None:
-    collect.send(control, frame(value))
+    send_frame(job.control, {"op": DONE})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from rookhold_exec import unshare
-from rookhold_exec.launcher import kernel
+from rookhold_exec.launcher import kernel, usermap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,21 +19,9 @@ if TYPE_CHECKING:
 _SLOT = 210_000
 
 
-def _write(path: str, text: str) -> None:
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, text.encode())
-    finally:
-        os.close(fd)
-
-
 def _user_namespace(inside: int) -> None:
     """Enter a user namespace in which this process's ids are `inside`."""
-    uid, gid = os.geteuid(), os.getegid()
-    unshare.unshare(unshare.CLONE_NEWUSER)
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/gid_map", f"{inside} {gid} 1")
-    _write("/proc/self/uid_map", f"{inside} {uid} 1")
+    usermap.enter(inside, uid=os.geteuid(), gid=os.getegid())
 
 
 def _become_able() -> None:

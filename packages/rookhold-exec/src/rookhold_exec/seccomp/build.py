@@ -19,9 +19,8 @@ import pyseccomp  # type: ignore[import-untyped]
 POLICY: Final = Path(__file__).with_name("policy.toml")
 PROGRAM: Final = Path(__file__).with_name("x86_64.bpf")
 
-_BINARY_TREE: Final = (
-    2  # of SCMP_FLTATR_CTL_OPTIMIZE: half the time to install, and fewer steps a call
-)
+# Of SCMP_FLTATR_CTL_OPTIMIZE: half the time to install, and fewer steps a call.
+_BINARY_TREE: Final = 2
 _UNKNOWN: Final = -1
 
 # struct sock_filter: code, jump if true, jump if false, operand
