@@ -52,14 +52,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 async def serve(settings: Settings) -> int:
-    """Raises what `startup.opened` raises."""
-    with anyio.open_signal_receiver(*_STOPPING) as signals:
-        # Whoever started us may have blocked them for itself; exec hands that on.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
-        _warn(settings)
-        async with opened(settings) as gateway:
-            await _run(gateway, signals)
-            fatal = gateway.engine.fatal
+    """Raises what `startup.opened` raises. From its end on, requests to stop are ignored."""
+    try:
+        with anyio.open_signal_receiver(*_STOPPING) as signals:
+            # Whoever started us may have blocked them for itself; exec hands that on.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+            _warn(settings)
+            async with opened(settings) as gateway:
+                await _run(gateway, signals)
+                fatal = gateway.engine.fatal
+    finally:
+        # What they ask for is done. The interpreter needs a while to end, and an impatient Ctrl-C
+        # must not turn the exit status of an orderly stop into another one meanwhile.
+        for number in _STOPPING:
+            signal.signal(number, signal.SIG_IGN)
     if fatal is not None:
         _log.critical("ended by a fatal fault", extra={"diagnosis": fatal})
         return 1

@@ -62,6 +62,17 @@ def test_a_signal_that_the_parent_had_blocked_or_ignored_stops_it_still(
     assert running.ended() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_more_signals_up_to_the_end_change_nothing(server: Server, number: signal.Signals) -> None:
+    running = server().start()
+    end = time.monotonic() + 60
+    while running.popen.poll() is None and time.monotonic() < end:
+        running.signal(number)
+        time.sleep(0.0005)
+    assert running.ended() == 0
+    assert "Traceback" not in running.log
+
+
 def test_a_wait_ends_with_503_within_half_a_second_of_the_signal(server: Server) -> None:
     running = server().start()
     job = running.call("POST", "/v1/jobs", SLEEP)[1]
