@@ -32,9 +32,10 @@ def test_a_start_stores_the_placeholder_and_its_digest(store: Store, jobs: Jobs)
     row = store.read.get("acme", job_id)
     assert row is not None
     assert (row.status, row.started_at_ms) == ("running", started.event.ts_ms)
+    placeholder = placeholder_spec(STRICT_SPEC.requirements)
     assert started.event.data == {
         "status": "running",
-        "initial_effective_spec_sha256": canonical_sha256(placeholder_spec(STRICT_SPEC)),
+        "initial_effective_spec_sha256": canonical_sha256(placeholder),
     }
     assert row.effective_spec_json is not None
     assert "linux-shared-kernel" in row.effective_spec_json

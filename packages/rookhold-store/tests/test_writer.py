@@ -12,6 +12,7 @@ from rookhold_store import (
     DeferAttestation,
     FailAttestation,
     InvalidOperationError,
+    ProveWritable,
     RecordRefusedError,
     RecoverRunning,
     RetryAttestations,
@@ -151,6 +152,16 @@ def test_a_full_disk_is_told_apart_and_leaves_nothing(store: Store, jobs: Jobs) 
     store._writer._db.pragma("max_page_count", 1_000_000)
     jobs.accept()
     assert len(store.read.list_jobs("acme", 500)) == kept + 1
+
+
+def test_a_proof_commits_and_changes_nothing(store: Store, jobs: Jobs) -> None:
+    jobs.accept()
+    log = store.path.with_name(store.path.name + "-wal")
+    before = (log.stat().st_size, store.read.list_jobs("acme"))
+    assert store.call(ProveWritable()) is None
+    assert log.stat().st_size > before[0], "it is a commit like any other"
+    assert store.read.list_jobs("acme") == before[1]
+    assert store.read.probe()
 
 
 def test_an_operation_that_was_cancelled_in_time_is_not_run(

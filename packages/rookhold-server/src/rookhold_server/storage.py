@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from rookhold_server.errands import Errands
+from rookhold_store import ProveWritable, StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ class Storage:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._threads = Errands("rookhold-store-reader", READER_THREADS)
+        self._writable = True  # as far as the operations that we saw can tell
 
     async def run(self, operation: Operation[R], *, large: bool = False) -> R:
         """Return once the operation is durable; raises what the store says.
@@ -35,8 +37,10 @@ class Storage:
         call does not withdraw the operation: it may still be committed.
         """
         if large:
-            return await _answer(await self._threads.run(lambda: self._store.submit(operation)))
-        return await _answer(self._store.submit(operation))
+            submitted = await self._threads.run(lambda: self._store.submit(operation))
+        else:
+            submitted = self._store.submit(operation)
+        return await self._committed(submitted)
 
     async def run_made(self, make: Callable[[ConsistentReads], Operation[R] | None]) -> R | None:
         """Make an operation, submit it in the same thread, return once it is durable."""
@@ -48,8 +52,26 @@ class Storage:
         submitted = await self._threads.run(visit)
         if submitted is None:
             return None
-        answer: R = await _answer(submitted)
+        return await self._committed(submitted)
+
+    async def _committed(self, submitted: Future[R]) -> R:
+        try:
+            answer: R = await _answer(submitted)
+        except StorageUnavailableError:  # a full disk, above all
+            self._writable = False
+            raise
         return answer
+
+    async def probe(self) -> bool:
+        """Whether the store can be read and, where a commit has just failed, takes one again.
+
+        A commit is tried only then: an idle store is not written to for the sake of asking.
+        """
+        readable = await self.read(lambda reads: reads.probe())
+        if readable and not self._writable:
+            await self.run(ProveWritable())
+            self._writable = True
+        return readable
 
     async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:
         """Run a short read; no transaction outlives it.

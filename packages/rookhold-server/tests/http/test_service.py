@@ -41,10 +41,19 @@ def test_storage_not_seen_for_ten_seconds_is_not_ready(
     gateway.do(readiness.probe)
     now[0] += 10
     assert readiness.refusal() is None
-    gateway.engine.storage_answers = False
-    gateway.do(readiness.probe)
     now[0] += 0.1
     assert readiness.refusal() == "storage_unavailable"
+
+
+def test_a_storage_that_says_no_is_not_ready_at_once(gateway: Any) -> None:
+    readiness = gateway.services.readiness
+    gateway.do(readiness.probe)
+    gateway.engine.storage_answers = False
+    gateway.do(readiness.probe)
+    assert readiness.refusal() == "storage_unavailable"
+    gateway.engine.storage_answers = True
+    gateway.do(readiness.probe)
+    assert readiness.refusal() is None
 
 
 def test_the_readiness_monitor_ends_promptly_at_shutdown(gateway: Any) -> None:

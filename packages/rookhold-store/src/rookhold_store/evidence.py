@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,17 +13,14 @@ from rookhold_types.limits import Limits
 from rookhold_types.receipts import (
     DIGEST_MEMBER,
     RECEIPT_VERSION,
-    FileDigest,
-    OutputEvidence,
     SealedReceipt,
 )
+from rookhold_types.requested import unrun_members
 from rookhold_types.states import KilledBy
 from rookhold_types.wire import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_EMPTY_SHA256: Final = hashlib.sha256(b"").hexdigest()
 
 
 class Parts(NamedTuple):
@@ -90,31 +86,9 @@ def queued_cancel(spec_json: bytes) -> dict[str, Any]:
     """
     try:
         spec = msgspec.json.decode(spec_json, type=JobSpec)
-        files = [
-            _digest(file.path, b64decode(file.content_base64, validate=True)) for file in spec.files
-        ]
+        return unrun_members(spec, KilledBy.CANCELLED_BEFORE_START.value)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return {}
-    return {
-        "killed_by": KilledBy.CANCELLED_BEFORE_START.value,
-        "evidence_complete": True,
-        "requested_limits": plain(spec.limits),
-        "requirements": plain(spec.requirements),
-        "code_sha256": _sha256(spec.code),
-        "stdin_sha256": _sha256(spec.stdin or ""),
-        "resource_usage": None,
-        "executor_output": None,
-        "output": plain(
-            OutputEvidence(
-                stdout_bytes=0,
-                stderr_bytes=0,
-                stdout_sha256=_EMPTY_SHA256,
-                stderr_sha256=_EMPTY_SHA256,
-            )
-        ),
-        "input_files": files,
-        "artifacts": [],
-    }
 
 
 def restart(spec_json: bytes) -> dict[str, Any]:
@@ -147,11 +121,6 @@ def _limits(value: object) -> dict[str, Any] | None:
         return plain(msgspec.convert(value, Limits))
     except msgspec.ValidationError:
         return None
-
-
-def _digest(path: str, content: bytes) -> dict[str, Any]:
-    digest = hashlib.sha256(content).hexdigest()
-    return plain(FileDigest(path=path, size_bytes=len(content), sha256=digest))
 
 
 def _sha256(text: str) -> str:

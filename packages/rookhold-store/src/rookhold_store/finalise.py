@@ -16,7 +16,7 @@ from rookhold_store.operations import (
     RecoverRunning,
 )
 from rookhold_types.canonical import canonical
-from rookhold_types.events import HASH_VERSION, EventKind
+from rookhold_types.events import HASH_VERSION, ChainResult, EventKind
 from rookhold_types.states import TERMINAL, JobStatus, KilledBy
 
 if TYPE_CHECKING:
@@ -160,15 +160,13 @@ def _event_chain(db: apsw.Connection, job_id: str, head: chain.Head) -> dict[str
     total, legacy = head.seq, 0
     if db.execute(_FIRST_VERSION, (job_id,)).get != HASH_VERSION:
         total, legacy = db.execute(_CHAIN_COUNTS, (job_id,)).get
-    return {
-        "version": HASH_VERSION,
-        "head": head.hash or None,
-        "events": total,
-        "event_count": total,
-        "verified_events": total - legacy,
-        "legacy_events": legacy,
-        "complete": legacy == 0,
-    }
+    counted = ChainResult(
+        events=total,
+        verified_events=total - legacy,
+        legacy_events=legacy,
+        head=head.hash or None,
+    )
+    return counted.receipt_member()
 
 
 class PreparedFinalise:

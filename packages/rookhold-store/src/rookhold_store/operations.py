@@ -185,3 +185,7 @@ class RetryAttestations(Operation[tuple[str, ...]], frozen=True, kw_only=True):
 
     job_ids: Sequence[str] | None
     now_ms: int
+
+
+class ProveWritable(Operation[None], frozen=True, kw_only=True):
+    """Commit something that changes nothing; raises what any other commit would."""

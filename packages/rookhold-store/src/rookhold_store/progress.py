@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -10,9 +11,9 @@ from rookhold_store import chain
 from rookhold_store.accounting import grow
 from rookhold_store.errors import JobEndedError, JobNotFoundError
 from rookhold_store.operations import Append, Start, Started
-from rookhold_types.canonical import canonical, canonical_sha256
+from rookhold_types.canonical import canonical
 from rookhold_types.events import EventKind, WireEvent
-from rookhold_types.jobs import JobSpec, Requirements
+from rookhold_types.jobs import Requirements
 from rookhold_types.receipts import placeholder_spec
 from rookhold_types.states import JobStatus
 
@@ -48,15 +49,12 @@ class PreparedStart:
         rows: list[Any] = db.execute(_QUEUED, (op.job_id,)).fetchall()
         if not rows:
             return None
-        placeholder = placeholder_spec(
-            JobSpec(language="", code="", requirements=_requirements(rows[0][0]))
-        )
-        text = canonical(placeholder)
+        text = canonical(placeholder_spec(_requirements(rows[0][0])))
         started = chain.draft(
             EventKind.STARTED.value,
             {
                 "status": JobStatus.RUNNING.value,
-                "initial_effective_spec_sha256": canonical_sha256(placeholder),
+                "initial_effective_spec_sha256": hashlib.sha256(text).hexdigest(),
             },
         )
         linked = chain.link(op.job_id, chain.head(db, op.job_id), [started], op.now_ms)

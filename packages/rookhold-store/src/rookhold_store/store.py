@@ -19,6 +19,7 @@ from rookhold_store.operations import (
     Finalise,
     Operation,
     PersistAttestation,
+    ProveWritable,
     RecoverRunning,
     RetryAttestations,
     Start,
@@ -26,6 +27,7 @@ from rookhold_store.operations import (
 )
 from rookhold_store.outbox import PreparedDefer, PreparedFail, PreparedRetry, PreparedWaive
 from rookhold_store.progress import PreparedAppend, PreparedStart
+from rookhold_store.proof import PreparedProof
 from rookhold_store.reads import ReadPool, Snapshot
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
@@ -74,6 +76,7 @@ class Store:
             WaiveAttestation: PreparedWaive,
             FailAttestation: PreparedFail,
             RetryAttestations: PreparedRetry,
+            ProveWritable: PreparedProof,
         }
 
     @classmethod

@@ -35,9 +35,8 @@ class Readiness:
         return None if self.storage_ready else "storage_unavailable"
 
     async def probe(self) -> None:
-        """Ask the store once; a failure changes nothing, so that an old success goes stale."""
-        if await self._engine.storage_probe():
-            self._stored_at = self._clock()
+        """Ask the store once. A no counts at once; no answer at all leaves the last to go stale."""
+        self._stored_at = self._clock() if await self._engine.storage_probe() else None
 
     async def watch(self) -> None:
         """Probe until shutdown begins."""

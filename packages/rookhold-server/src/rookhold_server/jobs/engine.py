@@ -337,6 +337,6 @@ class Engine:
     async def storage_probe(self) -> bool:
         """Whether the store answers; never raises. The cadence is the caller's."""
         try:
-            return await self._storage.read(lambda reads: reads.probe())
-        except Exception:  # noqa: BLE001 - an unreadable store is the answer, not a fault of the question
+            return await self._storage.probe()
+        except Exception:  # noqa: BLE001 - an unusable store is the answer, not a fault of the question
             return False

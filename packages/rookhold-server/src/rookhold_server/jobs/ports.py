@@ -107,6 +107,9 @@ class JobStore(Protocol):
     async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:
         """Return what `query` returns; `brief` promises a few look-ups by key, small rows each."""
 
+    async def probe(self) -> bool:
+        """Whether work can be read and written; False or an error says that it cannot."""
+
 
 class Admission(Protocol):
     """Counts the jobs that are still queued."""
