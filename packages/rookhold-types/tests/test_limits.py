@@ -14,6 +14,7 @@ from rookhold_types import (
     limits,
     memory_charge_mb,
     plain,
+    workspace_bytes,
 )
 
 U32 = st.integers(0, 2**32 - 1)
@@ -152,3 +153,28 @@ def test_compiled_sizes_are_those_of_the_contract() -> None:
     assert limits.INPUT_FILES_MAX == limits.OUTPUT_FILES_MAX == 32
     assert (limits.OUTPUT_LINES_MAX, limits.OUTPUT_RECORD_BYTES_MAX) == (10_000, 16_384)
     assert limits.BODY_BYTES_MAX == 25_165_824
+
+
+@pytest.mark.parametrize(
+    ("mem_mb", "file_mb", "charged", "uncharged"),
+    [
+        (256, 16, 64, 64),
+        (256, 100, 128, 200),
+        (100, 512, 50, 100),
+        (16, 1, 8, 16),
+        (4096, 512, 1024, 1024),
+    ],
+)
+def test_scratch_space_is_for_two_large_files_within_the_memory(
+    mem_mb: int, file_mb: int, charged: int, uncharged: int
+) -> None:
+    wanted = clamp(Limits(mem_mb=mem_mb, max_file_mb=file_mb), mem_ceiling_mb=4096)
+    assert workspace_bytes(wanted, charged=True) == charged * limits.MIB
+    assert workspace_bytes(wanted, charged=False) == uncharged * limits.MIB
+
+
+@given(ANY_LIMITS, st.booleans())
+def test_scratch_space_never_outgrows_the_memory(asked: Limits, charged: bool) -> None:
+    wanted = clamp(asked)
+    space = workspace_bytes(wanted, charged=charged)
+    assert 0 < space <= wanted.mem_mb * limits.MIB // (2 if charged else 1)

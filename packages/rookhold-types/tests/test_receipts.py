@@ -175,7 +175,7 @@ def test_the_policy_view_shows_what_the_policy_digest_covers() -> None:
 
 
 def test_the_placeholder_has_observed_nothing() -> None:
-    assert placeholder_spec(SPEC) == {
+    assert placeholder_spec(SPEC.requirements) == {
         "storage_version": 2,
         "limits": dict.fromkeys(EffectiveLimits.__struct_fields__, None),
         "requirements": {"minimum_isolation": "linux-shared-kernel"},
@@ -184,8 +184,8 @@ def test_the_placeholder_has_observed_nothing() -> None:
 
 
 def test_placeholders_do_not_share_their_parts() -> None:
-    placeholder_spec(SPEC)["limits"]["wall_seconds"] = 5
-    assert placeholder_spec(SPEC)["limits"]["wall_seconds"] is None
+    placeholder_spec(SPEC.requirements)["limits"]["wall_seconds"] = 5
+    assert placeholder_spec(SPEC.requirements)["limits"]["wall_seconds"] is None
 
 
 def test_the_effective_spec_holds_the_observed_and_neither_code_nor_stdin() -> None:
@@ -201,5 +201,5 @@ def test_the_effective_spec_holds_the_observed_and_neither_code_nor_stdin() -> N
         "runtime": None,
         "isolation_class": "linux-shared-kernel",
     }
-    for text in (canonical(stored), canonical(placeholder_spec(SPEC))):
+    for text in (canonical(stored), canonical(placeholder_spec(SPEC.requirements))):
         assert b"secret" not in text

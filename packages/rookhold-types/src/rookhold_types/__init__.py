@@ -96,6 +96,7 @@ from rookhold_types.limits import (
     RequestedLimits,
     clamp,
     memory_charge_mb,
+    workspace_bytes,
 )
 from rookhold_types.output import (
     Folded,
@@ -129,6 +130,7 @@ from rookhold_types.receipts import (
     receipt_digest,
     seal_receipt,
 )
+from rookhold_types.requested import requested_members, unrun_members
 from rookhold_types.runtimes import (
     LANGUAGES,
     PACKS,
@@ -333,10 +335,13 @@ __all__ = [
     "policy_sha256",
     "receipt_digest",
     "record_bytes",
+    "requested_members",
     "satisfies",
     "seal_receipt",
     "signal_name",
     "stored_text",
+    "unrun_members",
     "valid_idempotency_key",
     "valid_identity",
+    "workspace_bytes",
 ]

@@ -27,6 +27,8 @@ PATH_BYTES_MAX: Final = 240
 EVENT_BATCH_MAX: Final = 256
 USAGE_SAMPLES_MAX: Final = 256
 
+WORKSPACE_BYTES_MIN: Final = 64 * MIB  # unless the job may not have so much memory
+
 MEM_MB_CEILING_DEFAULT: Final = 1024  # the server's own ceiling unless its operator says otherwise
 
 U32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
@@ -126,6 +128,18 @@ class EffectiveLimits(View, frozen=True, kw_only=True):
 def memory_charge_mb(mem_mb: int, ceiling: int = MEM_MB_CEILING_DEFAULT) -> int:
     """Return the memory a job is admitted with, at most the server's ceiling (16 to 4096)."""
     return LIMIT_BOUNDS["mem_mb"].clamp(min(mem_mb, ceiling))
+
+
+def workspace_bytes(clamped: Limits, *, charged: bool) -> int:
+    """Return the size of a job's scratch space: two of its largest files, at least 64 MiB.
+
+    It is memory, so that it has an end at the job's own: where its pages are charged to the job, at
+    half of that, and where they are not, they come on top.
+    """
+    most = clamped.mem_mb * MIB
+    return min(
+        max(WORKSPACE_BYTES_MIN, 2 * clamped.max_file_mb * MIB), most // 2 if charged else most
+    )
 
 
 def clamp(limits: Limits, mem_ceiling_mb: int = MEM_MB_CEILING_DEFAULT) -> Limits:

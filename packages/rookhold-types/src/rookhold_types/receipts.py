@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from rookhold_types.canonical import canonical, canonical_sha256
-from rookhold_types.jobs import JobSpec
+from rookhold_types.jobs import JobSpec, Requirements
 from rookhold_types.limits import EffectiveLimits, LimitEnforcement, RequestedLimits
 from rookhold_types.wire import View, plain
 
@@ -173,12 +173,12 @@ def policy_sha256(evidence: Mapping[str, Any]) -> str:
 _NOTHING_OBSERVED: Final[Mapping[str, Any]] = MappingProxyType(plain(EffectiveLimits.none()))
 
 
-def placeholder_spec(spec: JobSpec) -> dict[str, Any]:
+def placeholder_spec(requirements: Requirements) -> dict[str, Any]:
     """Return what is stored as the effective spec when a job starts: nothing observed yet."""
     return {
         "storage_version": STORAGE_VERSION,
         "limits": dict(_NOTHING_OBSERVED),
-        "requirements": plain(spec.requirements),
+        "requirements": plain(requirements),
         "isolation_class": None,
     }
 

@@ -27,7 +27,13 @@ from rookhold_exec.executor import (
 from rookhold_exec.launcher.client import LauncherClient
 from rookhold_exec.run import SandboxRun, content_of
 from rookhold_types.isolation import BACKEND_FACTS, Backend
-from rookhold_types.limits import EffectiveLimits, LimitEnforcement, Limits
+from rookhold_types.limits import (
+    MIB,
+    EffectiveLimits,
+    LimitEnforcement,
+    Limits,
+    workspace_bytes,
+)
 from rookhold_types.paths import check_input_path, check_output_path
 from rookhold_types.runtimes import SOURCE_NAMES
 from rookhold_types.states import JobStatus
@@ -38,8 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MIB = 1 << 20
-_SPACE_MIN = 64 * MIB
 _INODES = 16_384
 _CLOSE_SECONDS = 5.0
 _PROBE_ATTEMPTS = 4
@@ -209,9 +213,6 @@ class LaunchedExecutor:
         name = plan.job_id.replace("-", "")
         directory = self.directory(name)
         limits = plan.limits
-        most = limits.mem_mb * MIB
-        if self.charged():
-            most //= 2
         return {
             "job": name,
             "argv": [part.encode() for part in argv],
@@ -225,7 +226,7 @@ class LaunchedExecutor:
             "mem_bytes": limits.mem_mb * MIB,
             "processes": limits.max_pids,
             "file_bytes": limits.max_file_mb * MIB,
-            "space_bytes": min(max(_SPACE_MIN, 2 * limits.max_file_mb * MIB), most),
+            "space_bytes": workspace_bytes(limits, charged=self.charged()),
             "inodes": _INODES,
         }
 

@@ -10,8 +10,8 @@ from rookhold_exec.unshare import CLONE_NEWUSER, unshare
 def enter(inside: int, *, uid: int, gid: int, flags: int = 0) -> None:
     """Enter a new one, with `flags` for others, in which `inside` stands for these ids outside.
 
-    Supplementary groups cannot be changed in it: without that the kernel takes no map of groups from
-    a process that is not privileged outside.
+    Supplementary groups cannot be changed in it: otherwise the kernel takes no map of groups from a
+    process that is not privileged outside.
     """
     unshare(CLONE_NEWUSER | flags)
     for name, text in (

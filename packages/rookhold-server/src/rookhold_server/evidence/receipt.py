@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
-from rookhold_server.evidence.retained import Retained
-from rookhold_types.checks import decode_files
-from rookhold_types.errors import SpecError
 from rookhold_types.isolation import control_list
 from rookhold_types.receipts import FileDigest, OutputEvidence, StreamOutput, policy_sha256
+from rookhold_types.requested import requested_members
 from rookhold_types.wire import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rookhold_exec.executor import Provenance, Report, StreamEvidence
+    from rookhold_server.evidence.retained import Retained
     from rookhold_types.isolation import IsolationClass
     from rookhold_types.jobs import JobSpec
-
-
-def never_ran(spec: JobSpec, killed_by: str | None) -> dict[str, Any]:
-    """A job that no executor was asked to run."""
-    return {
-        "killed_by": killed_by,
-        "evidence_complete": True,
-        **_requested(spec),
-        "resource_usage": None,
-        "executor_output": None,
-        "output": plain(_output(Retained(), None)),
-        "artifacts": [],
-    }
 
 
 def executed(
@@ -51,7 +36,7 @@ def executed(
     return {
         "killed_by": killed_by,
         "evidence_complete": evidence_complete,
-        **_requested(spec),
+        **requested_members(spec),
         "resource_usage": None if usage is None else plain(usage),
         "executor_output": None
         if report is None
@@ -75,23 +60,6 @@ def observed(provenance: Provenance, minimum: IsolationClass) -> dict[str, Any]:
         "minimum_isolation": str(minimum),
     }
     return {**members, "policy_sha256": policy_sha256(members)}
-
-
-def _requested(spec: JobSpec) -> dict[str, Any]:
-    try:
-        files = [
-            FileDigest(path=file.path, size_bytes=len(file.content), sha256=_digest(file.content))
-            for file in decode_files(spec)
-        ]
-    except SpecError:  # a stored spec that this version would refuse; nothing of it was staged
-        files = []
-    return {
-        "requested_limits": plain(spec.limits),
-        "requirements": plain(spec.requirements),
-        "code_sha256": _digest(spec.code.encode()),
-        "stdin_sha256": _digest((spec.stdin or "").encode()),
-        "input_files": [plain(file) for file in files],
-    }
 
 
 def _stream(evidence: StreamEvidence) -> StreamOutput:
@@ -118,7 +86,3 @@ def _output(retained: Retained, report: Report | None) -> OutputEvidence:
         stderr_seen_sha256=None if stderr is None else stderr.seen_sha256,
         truncated=retained.truncated,
     )
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

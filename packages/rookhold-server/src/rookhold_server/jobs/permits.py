@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rookhold_types.isolation import Control
-from rookhold_types.limits import LIMIT_BOUNDS, memory_charge_mb
+from rookhold_types.limits import MIB, Limits, clamp, workspace_bytes
 
 if TYPE_CHECKING:
     from rookhold_exec.executor import Posture
-
-WORKSPACE_FLOOR_MB = 64
 
 
 class MemoryPermits(Struct, frozen=True, kw_only=True):
@@ -33,8 +31,9 @@ class MemoryPermits(Struct, frozen=True, kw_only=True):
 
     def of(self, admitted_mem_mb: int, max_file_mb: int) -> int:
         """The permit, in MiB: never zero, never more than the whole budget."""
-        charge = memory_charge_mb(admitted_mem_mb, self.job_ceiling_mb)
+        asked = Limits(mem_mb=admitted_mem_mb, max_file_mb=max_file_mb)
+        granted = clamp(asked, self.job_ceiling_mb)
+        charge = granted.mem_mb
         if self.counts_workspace:
-            file_mb = LIMIT_BOUNDS["max_file_mb"].clamp(max_file_mb)
-            charge += min(max(WORKSPACE_FLOOR_MB, 2 * file_mb), charge)
+            charge += workspace_bytes(granted, charged=False) // MIB
         return min(charge, self.budget_mb)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from rookhold_exec.executor import Executor, Provenance, SandboxPlan
 from rookhold_server.evidence.conclusion import conclude
-from rookhold_server.evidence.receipt import never_ran, observed
+from rookhold_server.evidence.receipt import observed
 from rookhold_server.jobs.away import LARGE_CHARS, away
 from rookhold_server.jobs.backoff import store_retry
 from rookhold_server.jobs.diagnosis import named
@@ -30,6 +30,7 @@ from rookhold_types.clock import Clock
 from rookhold_types.errors import SpecError
 from rookhold_types.limits import clamp
 from rookhold_types.paths import check_output_path
+from rookhold_types.requested import unrun_members
 from rookhold_types.states import JobStatus, KilledBy
 from rookhold_types.violations import ExecutorFault, Rule
 
@@ -248,7 +249,7 @@ class _Road:
         return Outcome(
             status=status,
             receipt={
-                **never_ran(spec, killed_by),
+                **unrun_members(spec, killed_by),
                 **observed(nothing, spec.requirements.minimum_isolation),
             },
         )
@@ -290,7 +291,7 @@ class _Road:
 
 def _refused(spec: JobSpec | None, killed_by: KilledBy | None) -> Outcome:
     """A guard ended the job; a spec that does not decode leaves the core members to speak."""
-    receipt = {"killed_by": killed_by} if spec is None else never_ran(spec, killed_by)
+    receipt = {"killed_by": killed_by} if spec is None else unrun_members(spec, killed_by)
     return Outcome(status=JobStatus.ERROR, receipt=receipt)
 
 
