@@ -109,7 +109,7 @@ class Campaign:
         assert self.gateway.process is not None
         server = self.gateway.process.pid
         launcher = self._launcher(server)
-        self._leftovers.note_launcher(launcher, ready=False)
+        self._leftovers.note_launcher(launcher)
         self.traffic.flow()
         moments = Moments(self.traffic, self._book, self._dice, launcher)
         seen = moments.wait(moment)
@@ -174,8 +174,7 @@ class Campaign:
         else:
             self._start_and_strike(second)
         assert self.gateway.process is not None
-        # A second victim may have been the launcher: then the next one is still on its way.
-        self._note_launcher_of(self.gateway.process.pid, ready=second is None)
+        self._note_launcher_of(self.gateway.process.pid)
         self._baseline = None
         if self._languages() != self._offered:
             self._fail(f"of {self._offered} only {self._languages()} are offered now")
@@ -196,7 +195,7 @@ class Campaign:
             self.gateway.start()
             return
         launcher = self._launcher(server)
-        self._leftovers.note_launcher(launcher, ready=False)
+        self._leftovers.note_launcher(launcher)
         time.sleep(self._dice.uniform(0, 0.3))
         firsts = children(launcher)
         if victim == LAUNCHER:
@@ -217,15 +216,15 @@ class Campaign:
             self._fail("no new launcher")
         if again:
             second = self._launcher(server)
-            self._leftovers.note_launcher(second, ready=False)
+            self._leftovers.note_launcher(second)
             kill_child(server, second)
             self._hurt_at_most += WORKERS
             self._new_launcher(server, second, again=False)
         self._note_launcher_of(server)
 
-    def _note_launcher_of(self, server: int, *, ready: bool = False) -> None:
+    def _note_launcher_of(self, server: int) -> None:
         if (launcher := launcher_of(server)) is not None:
-            self._leftovers.note_launcher(launcher, ready=ready)
+            self._leftovers.note_launcher(launcher)
 
     def _settle(self) -> int:
         """Wait until what was open at the kill is over, while the stream goes on."""
@@ -247,7 +246,7 @@ class Campaign:
         self._await(lambda: not self._book.unsigned(), "jobs are never signed")
         assert self.gateway.process is not None
         server = self.gateway.process.pid
-        self._note_launcher_of(server, ready=True)
+        self._note_launcher_of(server)
         if not eventually(GONE_SECONDS, lambda: not self._leftovers.when_idle()):
             self._fail(*self._leftovers.when_idle())
         self._check_server(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from rookhold_exec.cgroup.discovery import places
 if TYPE_CHECKING:
     from gateway import Gateway
 
+_OWN_GROUP = re.compile(r"rookhold-\d+-\d+")
 HOME = {"state", "jobs", "server.log", "signing-key.pem"}
 STATE = {"rookhold.db", "rookhold.db-wal", "rookhold.db-shm", ".rookhold.db.rookhold.lock"}
 
@@ -24,14 +26,11 @@ class Leftovers:
         self._uids = range(uid_base, uid_base + workers)
         self._mounts = mounts("self")
         self._launchers: set[int] = set()
-        self._launcher_mounts: tuple[int, list[str]] = (0, [])
+        self._idle_launcher: list[str] | None = None
         self._places = sorted({directory for _, _, directory in places()})
 
-    def note_launcher(self, pid: int, *, ready: bool) -> None:
-        """Remember it, and what it has mounted once it is ready."""
+    def note_launcher(self, pid: int) -> None:
         self._launchers.add(pid)
-        if ready and self._launcher_mounts[0] != pid:
-            self._launcher_mounts = (pid, mounts(str(pid)))
 
     def strays(self) -> list[str]:
         """Return the processes of ours that are below no server; also while jobs run."""
@@ -58,11 +57,18 @@ class Leftovers:
         if launcher is not None:
             below = family(launcher)[1:]
             found += [f"process {pid} below the launcher" for pid in below]
-            noted, then = self._launcher_mounts
-            now = mounts(str(launcher))
-            if noted == launcher and now != then:
-                found.append(f"the launcher's mounts changed: {sorted(set(now) ^ set(then))}")
+            found += self._gained(launcher)
         return found
+
+    def _gained(self, launcher: int) -> list[str]:
+        """Compare what an idle launcher has mounted and open with the first that was looked at."""
+        has = [line.split(" ", 3)[3] for line in mounts(str(launcher))]
+        has += [_OWN_GROUP.sub("rookhold-own", target) for target in descriptors(launcher)]
+        if self._idle_launcher is None:
+            self._idle_launcher = has
+        return [f"the launcher's {one}" for one in set(has) ^ set(self._idle_launcher)] or (
+            ["the launcher has something twice"] if len(has) != len(self._idle_launcher) else []
+        )
 
     def after_the_end(self) -> list[str]:
         """Return what is left of a gateway that has stopped."""
