@@ -25,15 +25,20 @@ TOGETHER = 32  # accepts that arrive at once and share commits
 
 def measure(book: Book, sizes: Sizes, place: Path) -> None:
     """Fill the table; all operations of one job take turns with those of the next."""
-    bare = median(bare_commit(place / "bare.db", sizes.store_rounds))
     times: dict[str, list[float]] = {}
-    with Store.open(
-        place / "store.db", binding=anything_binds, clock=TickingClock(1_700_000_000_000)
-    ) as store:
+    floor: list[float] = []
+    with (
+        BareCommits(place / "bare.db") as bare_commits,
+        Store.open(
+            place / "store.db", binding=anything_binds, clock=TickingClock(1_700_000_000_000)
+        ) as store,
+    ):
         for _ in range(sizes.store_rounds):
+            floor.append(bare_commits.one())
             _one_life(Jobs(store), times)
         for _ in range(max(3, sizes.store_rounds // 10)):
             _together(Jobs(store), times)
+    bare = median(floor)
     table = book.table(
         "Store",
         "ms until the commit is on the disk (reads: until the rows are here), medians",
@@ -46,18 +51,26 @@ def measure(book: Book, sizes: Sizes, place: Path) -> None:
         table.add(name, book.put(f"store.{name}", median(taken)), ratio(median(taken), bare))
 
 
-def bare_commit(path: Path, rounds: int) -> list[float]:
-    """Return the milliseconds of single durable inserts, made as the store makes its own."""
-    db = apsw.Connection(str(path))
-    db.pragma("journal_mode", "wal")
-    db.execute("PRAGMA synchronous = FULL; CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT")
-    times = []
-    for _ in range(rounds):
+class BareCommits:
+    """Single durable inserts by the same SQLite, set up as the store sets up its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = apsw.Connection(str(path))
+        self._db.pragma("journal_mode", "wal")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT) STRICT")
+
+    def __enter__(self) -> BareCommits:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def one(self) -> float:
+        """Return the milliseconds of one."""
         began = time.perf_counter()
-        db.execute("INSERT INTO t (b) VALUES (?)", ("x" * 200,))
-        times.append((time.perf_counter() - began) * 1000)
-    db.close()
-    return times
+        self._db.execute("INSERT INTO t (b) VALUES (?)", ("x" * 200,))
+        return (time.perf_counter() - began) * 1000
 
 
 def _one_life(jobs: Jobs, times: dict[str, list[float]]) -> None:
