@@ -10,8 +10,8 @@ from typing import Any
 import apsw
 import pytest
 
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.values import StoredAttestation
+from rookhold_server.refusal import Refusal
 from rookhold_types.service import PublicKeyView
 from rookhold_types.states import JobStatus
 

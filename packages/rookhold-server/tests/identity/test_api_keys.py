@@ -8,7 +8,7 @@ from rookhold_server.identity import api_keys
 from rookhold_server.identity.api_keys import parse_api_keys
 from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.identity.scopes import ALL_SCOPES, Scope, in_order
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 
 def test_a_key_may_hold_colons_but_the_first_one_separates() -> None:

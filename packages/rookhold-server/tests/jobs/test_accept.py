@@ -4,7 +4,7 @@ import anyio
 import msgspec
 import pytest
 
-from rookhold_server.jobs.engine import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_store import Accept, StorageUnavailableError
 from rookhold_types import JobSpec, JobStatus, fingerprint
 

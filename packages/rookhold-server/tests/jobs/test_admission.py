@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from rookhold_server.jobs.admission import AdmissionClosedError, QueueAdmission
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 
 def refusal(admission, tenant):

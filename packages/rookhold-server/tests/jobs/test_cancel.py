@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from rookhold_exec.executor import KillReason
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.values import TenantStatus
+from rookhold_server.refusal import Refusal
 from rookhold_store import CancelQueued, StorageFullError
 
 pytestmark = pytest.mark.anyio

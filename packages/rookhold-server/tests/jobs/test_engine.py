@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookhold_server.jobs.engine import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types import check_chain, receipt_digest
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from rookhold_server.jobs.engine import Refusal
 from rookhold_server.jobs.live import BACKLOG_EVENTS, LiveHub
+from rookhold_server.refusal import Refusal
 from rookhold_types import WireEvent
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from rookhold_server.jobs.engine import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_store import RecoverRunning, Start, StorageUnavailableError
 from rookhold_types import check_chain, fingerprint
 

@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from rookhold_exec.executor import KillReason
-from rookhold_server.jobs.engine import Refusal
 from rookhold_server.jobs.worker import Worker
+from rookhold_server.refusal import Refusal
 
 pytestmark = pytest.mark.anyio
 TENANT = "acme"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from rookhold_exec.select import full_name
 from rookhold_server.config import values
 from rookhold_server.config.address import parse_address
 
@@ -31,22 +32,12 @@ _SIGNING: Final = MappingProxyType(
         **dict.fromkeys(("off", "disabled", "none"), False),
     }
 )
-_SANDBOX_ALIASES: Final = MappingProxyType(
-    {
-        "none": "off",
-        "naive": "off",
-        "ns-dev": "namespaces-dev",
-        "ns": "namespaces",
-        "sandbox": "namespaces",
-        "runsc": "gvisor",
-    }
-)
 
 
 def _backend(text: str) -> str:
     if not text.isprintable() or any(c.isspace() for c in text):
         raise values.MalformedValueError("must be auto or the name of a backend")
-    return _SANDBOX_ALIASES.get(text, text)
+    return full_name(text)
 
 
 # What each variable's text must be. Meaning and defaults are in `settings`.

@@ -1,1 +1,4 @@
-"""What is written down about a run: receipt members, observed specs, and the views of both."""
+"""What is said about a run: receipt members, digests of what is kept, and what contradicts what.
+
+Values in, values out: nothing here stores, waits or decides when.
+"""

@@ -14,7 +14,7 @@ from rookhold_server.http.problems import internal_error, problem
 from rookhold_server.http.routes import attestation, job, jobs, result, service
 from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types.errors import InvalidJsonError, SpecError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from rookhold_server.http.transport import ClientGoneError
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types.limits import BODY_BYTES_MAX
 
 if TYPE_CHECKING:

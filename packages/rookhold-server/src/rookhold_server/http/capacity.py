@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rookhold_server.http.call import NO_STORE, Call
 from rookhold_server.http.services import Services
 from rookhold_server.identity.scopes import Scope
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
     from rookhold_server.identity.rate_limit import Budget
@@ -27,7 +27,7 @@ class Endpoint(Struct, frozen=True):
 
 
 async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> None:
-    """Close guard, no-store, (the body cap is the reader's,) identity, rate, scope, handler."""
+    """Close guard, no-store, identity, rate, scope, handler; a body is capped by who reads it."""
     if endpoint.scope is not None:
         call.closes_if_unread = endpoint.closes_if_unread
         call.headers.extend(NO_STORE)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
     from rookhold_server.http.call import Call

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
     from rookhold_server.identity.principal import Principal

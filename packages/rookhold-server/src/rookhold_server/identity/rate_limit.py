@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from rookhold_server.jobs.away import away, spec_is_large
 from rookhold_server.jobs.backoff import store_retry
 from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.fairqueue import Pending
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.values import Submitted
+from rookhold_server.refusal import Refusal
 from rookhold_store.operations import Accept, Replayed
 from rookhold_types.ids import new_job_id
 from rookhold_types.limits import memory_charge_mb

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.rowviews import job_view
 from rookhold_server.jobs.tokens import CancelTokens, StopReason
+from rookhold_server.refusal import Refusal
 from rookhold_store import StorageFullError
 from rookhold_store.operations import CancelQueued
 from rookhold_types.views import CancelResponse

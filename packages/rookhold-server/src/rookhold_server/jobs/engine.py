@@ -15,10 +15,9 @@ from rookhold_server.jobs.lifecycle import Lifecycle
 from rookhold_server.jobs.live import LiveHub
 from rookhold_server.jobs.permits import MemoryPermits
 from rookhold_server.jobs.ports import Companions, NoCompanions
-from rookhold_server.jobs.posture import capabilities
+from rookhold_server.jobs.posture import capabilities, offered_packs
 from rookhold_server.jobs.queries import Queries
 from rookhold_server.jobs.recovery import Recovery
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.supervision import Supervisor
 from rookhold_server.jobs.tokens import CancelTokens, StopReason
 from rookhold_server.jobs.values import (
@@ -30,11 +29,11 @@ from rookhold_server.jobs.values import (
 )
 from rookhold_server.jobs.waits import Waits
 from rookhold_server.jobs.worker import Shop, Worker
+from rookhold_server.refusal import Refusal
 from rookhold_server.signing.signer import Signer
 from rookhold_server.storage import Storage
 from rookhold_types.checks import check_spec
 from rookhold_types.errors import SpecError
-from rookhold_types.runtimes import PACKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from rookhold_store import Store
     from rookhold_store.operations import Participant
     from rookhold_types.clock import Clock
-    from rookhold_types.isolation import IsolationClass
     from rookhold_types.jobs import JobSpec
     from rookhold_types.views import (
         CancelResponse,
@@ -60,7 +58,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "EngineSettings",
-    "Refusal",
     "SignerConfig",
     "StoredAttestation",
     "Submitted",
@@ -263,13 +260,12 @@ class Engine:
 
     def _check(self, spec: JobSpec) -> None:
         posture = self.posture
-        backend_class: IsolationClass = posture.isolation_class
         try:
             check_spec(
                 spec,
                 available_languages=posture.languages,
-                backend_class=backend_class,
-                packs=tuple(PACKS[language] for language in posture.languages),
+                backend_class=posture.isolation_class,
+                packs=offered_packs(posture),
             )
         except SpecError as error:
             raise Refusal(error.code, str(error), **error.detail) from error

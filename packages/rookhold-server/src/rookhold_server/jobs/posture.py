@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rookhold_attestation import profile
 from rookhold_types.isolation import IsolationClass
 from rookhold_types.runtimes import LANGUAGES, PACKS
-from rookhold_types.views import (
+from rookhold_types.service import (
     AttestationCapabilities,
     Capabilities,
     CapabilityLimits,
@@ -29,14 +29,19 @@ def execution_posture(posture: Posture) -> ExecutionPosture:
     )
 
 
+def offered_packs(posture: Posture) -> tuple[str, ...]:
+    """The runtime packs of its languages; only a backend with an isolation class has any."""
+    if posture.isolation_class is IsolationClass.NONE:
+        return ()
+    return tuple(PACKS[name] for name in LANGUAGES if name in posture.languages)
+
+
 def capabilities(
     settings: EngineSettings, posture: Posture, key: PrivateKey | None
 ) -> Capabilities:
-    languages = tuple(name for name in LANGUAGES if name in posture.languages)
-    packs = () if posture.isolation_class is IsolationClass.NONE else PACKS
     return Capabilities(
         version=settings.version,
-        languages=languages,
+        languages=tuple(name for name in LANGUAGES if name in posture.languages),
         execution=execution_posture(posture),
         limits=CapabilityLimits.compiled(
             mem_mb_max=settings.max_job_mem_mb, concurrent_mem_mb_max=settings.memory_budget_mb
@@ -50,7 +55,7 @@ def capabilities(
             attestation_wait=key is not None,
         ),
         attestations=_attestations(key),
-        runtime_packs=tuple(PACKS[name] for name in languages) if packs else (),
+        runtime_packs=offered_packs(posture),
     )
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from rookhold_server.jobs.dispatcher import QueuePlace
 from rookhold_server.jobs.history import history
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.rowviews import attestation_view, detail_view, job_view, result_view
+from rookhold_server.refusal import Refusal
 from rookhold_store.rows import Cursor
 from rookhold_types.states import JobStatus
 from rookhold_types.views import JobDetail, JobPage, JobView, QueueView, ReplayPage, ResultView

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from rookhold_server.jobs.refusal import Refusal
 from rookhold_server.jobs.rowviews import attestation_view
 from rookhold_server.jobs.values import StoredAttestation
+from rookhold_server.refusal import Refusal
 from rookhold_types.views import AttestationState
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import anyio
 from msgspec import Struct
 
 from rookhold_exec.executor import Executor, Provenance, SandboxPlan
-from rookhold_server.evidence.conclusion import conclude
 from rookhold_server.evidence.receipt import observed
 from rookhold_server.jobs.away import LARGE_CHARS, away
 from rookhold_server.jobs.backoff import store_retry
+from rookhold_server.jobs.conclusion import conclude
 from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.execution import Execution, execute
 from rookhold_server.jobs.finalise import Finaliser
@@ -28,6 +28,7 @@ from rookhold_store.operations import Append, Start
 from rookhold_types.checks import decode_files
 from rookhold_types.clock import Clock
 from rookhold_types.errors import SpecError
+from rookhold_types.events import EventKind
 from rookhold_types.limits import clamp
 from rookhold_types.paths import check_output_path
 from rookhold_types.requested import unrun_members
@@ -192,7 +193,7 @@ class _Road:
             plan = await away(lambda: self._plan(spec), large=self._large)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job ends
             log.warning("job %s: no plan (%s)", self._row.job_id, named(error))
-            await pump.add([("violation", _setup_failed())])
+            await pump.add([(EventKind.VIOLATION, _setup_failed())])
             await self._finish(
                 self._stopped(spec, KilledBy.ARTIFACT_SETUP_FAILED, status=JobStatus.ERROR)
             )

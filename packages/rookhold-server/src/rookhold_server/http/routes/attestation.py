@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from rookhold_attestation import profile
 from rookhold_server.http.large import Large, respond_large
 from rookhold_server.http.query import Query
 from rookhold_server.http.routes.waiting import wait_for
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types.states import TERMINAL
 from rookhold_types.wire import encode
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from rookhold_server.http.call import Call
     from rookhold_server.http.services import Services
     from rookhold_server.jobs.engine import StoredAttestation
-
-_ENVELOPE_TYPE: Final = b"application/vnd.dsse.envelope.v1+json"
 
 
 async def envelope(call: Call, services: Services) -> None:
@@ -36,18 +35,16 @@ async def public_key(call: Call, services: Services) -> None:
 
 
 def _envelope_of(stored: StoredAttestation) -> Large:
-    return _download_of(stored.envelope, stored.envelope_sha256, _ENVELOPE_TYPE)
+    return _download_of(stored.envelope, stored.envelope_sha256, profile.ENVELOPE_MEDIA_TYPE)
 
 
 def _artifact_of(stored: StoredAttestation) -> Large:
-    return _download_of(
-        stored.result_artifact, stored.result_sha256, stored.result_media_type.encode()
-    )
+    return _download_of(stored.result_artifact, stored.result_sha256, stored.result_media_type)
 
 
-def _download_of(body: bytes, digest: str, content_type: bytes) -> Large:
+def _download_of(body: bytes, digest: str, content_type: str) -> Large:
     headers = ((b"x-content-sha256", digest.encode()),)
-    return Large(body=body, content_type=content_type, headers=headers)
+    return Large(body=body, content_type=content_type.encode(), headers=headers)
 
 
 async def _download(

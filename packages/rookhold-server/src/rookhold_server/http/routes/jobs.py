@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from rookhold_server.http.body import SMALL_BYTES, declared_length, read_json_body
 from rookhold_server.http.query import Query
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types.ids import valid_idempotency_key
 from rookhold_types.jobs import JobSpec, fingerprint
 from rookhold_types.runtimes import LANGUAGES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rookhold_server.http.large import Large, respond_large
 from rookhold_server.http.query import Query
 from rookhold_server.http.routes.waiting import wait_for
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types.states import TERMINAL
 from rookhold_types.wire import encode
 

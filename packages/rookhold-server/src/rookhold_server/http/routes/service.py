@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rookhold_server import __version__
 from rookhold_server.http.call import NO_STORE
 from rookhold_server.identity.scopes import in_order
-from rookhold_server.jobs.refusal import Refusal
+from rookhold_server.refusal import Refusal
 from rookhold_types.service import SchedulerStatus, Status, WhoAmI
 from rookhold_types.wire import encode
 

@@ -1,4 +1,4 @@
-"""A request that the engine will not carry out, told by a code of the error table."""
+"""A request that will not be carried out, told by a code of the error table."""
 
 from __future__ import annotations
 
