@@ -45,22 +45,33 @@ LONG_SECONDS = 120
 _BACKENDS = {"namespaces-dev": NamespacesDev, "off": Off}
 
 # A control that is no setting is switched off in a copy of the launcher: (file, text, new text).
-_EDITS: dict[str, tuple[str, str, str]] = {
+_Edit = tuple[str, str, str]  # a file of the launcher, what it says, what it says instead
+_EDITS: dict[str, tuple[_Edit, ...]] = {
     "host-directories": (
-        "root.py",
-        '_BOUND = ("/usr", ',
-        '_BOUND = ("/root", "/home", "/var", "/run", "/opt", "/srv", "/usr", ',
+        (
+            "root.py",
+            '_BOUND = ("/usr", ',
+            '_BOUND = ("/root", "/home", "/var", "/run", "/opt", "/srv", "/usr", ',
+        ),
     ),
     "read-only-usr": (
-        "root.py",
-        "attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV\n",
-        "attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV\n",
+        (
+            "root.py",
+            "attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV\n",
+            "attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV\n",
+        ),
     ),
-    "ending": ("family.py", "        job.group.kill()\n", "        return\n"),
+    "ending": (
+        ("family.py", "        job.group.kill()\n", "        return\n"),
+        # the launcher's own look at what a killed supervisor has left
+        ("family.py", "    while orphans := [", "    while orphans := [] and ["),
+    ),
     "looking": (
-        "readback.py",
-        "    seen.sort()\n    return seen\n",
-        f"    return {sorted(control.value for control in Control)}\n",
+        (
+            "readback.py",
+            "    seen.sort()\n    return seen\n",
+            f"    return {sorted(control.value for control in Control)}\n",
+        ),
     ),
 }
 
@@ -166,8 +177,7 @@ class Weakened:
             return launcher
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(Path(rookhold_exec.__file__).parent, package, ignore=ignored)
-        for name in edits:
-            file, text, changed = _EDITS[name]
+        for name, (file, text, changed) in ((n, edit) for n in edits for edit in _EDITS[n]):
             source = package / "launcher" / file
             before = source.read_text("utf-8")
             if before.count(text) != 1:

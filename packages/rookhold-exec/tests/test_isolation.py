@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +90,38 @@ def test_without_the_filter_a_job_runs_and_the_report_says_so() -> None:
         without.close()
     assert not provenance.seccomp
     assert "seccomp" not in provenance.controls
+
+
+INSIDE_A_FILTER = """
+import asyncio, ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+allow = (0x06).to_bytes(2, "little") + bytes(2) + (0x7FFF0000).to_bytes(4, "little")
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(1, allow)), 0, 0) == 0, ctypes.get_errno()
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+from rookhold_exec.testing import Harness
+settings = ExecSettings(workers=1, node="no-node", bash="no-bash", seccomp=sys.argv[1] == "on")
+harness = Harness(choose_backend("namespaces-dev", settings))
+harness.do(harness.executor.open())
+provenance = harness.run("python", "print(1)").report.provenance
+harness.close()
+print(provenance.seccomp, "seccomp" in provenance.controls)
+"""
+
+
+@pytest.mark.parametrize(("ours", "said"), [("on", "True True"), ("off", "False False")])
+def test_a_filter_that_surrounds_the_server_is_not_claimed_as_ours(ours: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INSIDE_A_FILTER, ours],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, said), done.stderr
 
 
 def test_jobs_at_the_same_time_share_no_namespace(harness: Harness) -> None:

@@ -48,7 +48,7 @@ def controls(pid: int, job: Job) -> list[str]:
         seen.append("capabilities-dropped")
     if b"\nNoNewPrivs:\t1\n" in status:
         seen.append("no-new-privileges")
-    if b"\nSeccomp:\t2\n" in status:
+    if _one_filter_more(status, setup.outer_filters):
         seen.append("seccomp")
     if in_force(job.rlimits, _read(f"/proc/{pid}/limits")):
         seen.append("rlimits")
@@ -56,6 +56,27 @@ def controls(pid: int, job: Job) -> list[str]:
     seen.extend(_mounts(_read(f"/proc/{pid}/mountinfo"), job.space))
     seen.sort()
     return seen
+
+
+def filters() -> int:
+    """Return how many system call filters hold this process; a container's own count too."""
+    status = _read("/proc/self/status")
+    known = _filters(status)
+    return known if known >= 0 else int(b"\nSeccomp:\t2\n" in status)
+
+
+def _one_filter_more(status: bytes, outer: int) -> bool:
+    """Is our filter there? One that the launcher itself was born with is not ours to claim."""
+    if b"\nSeccomp:\t2\n" not in status:
+        return False
+    count = _filters(status)
+    return count == outer + 1 if count >= 0 else outer == 0
+
+
+def _filters(status: bytes) -> int:
+    """Return the kernel's count of filters, or -1 before Linux 5.9, which does not tell."""
+    _, found, after = status.partition(b"\nSeccomp_filters:\t")
+    return int(after.split(b"\n", 1)[0]) if found else -1
 
 
 def _mounts(text: bytes, space: bytes) -> list[str]:

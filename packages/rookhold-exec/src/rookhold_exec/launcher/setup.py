@@ -52,6 +52,7 @@ class Setup:
         "lifeline_held",
         "mode",
         "null",
+        "outer_filters",
         "outer_namespaces",
         "seccomp",
         "switches_uid",
@@ -77,6 +78,7 @@ class Setup:
         self.lifeline_held = raise_descriptor(held)
         os.close(held)
         self.last_capability = _last_capability()
+        self.outer_filters = readback.filters()
         outer = readback.namespaces("self")
         self.outer_namespaces = {name: {identity} for name, identity in outer.items()}
         privileged = os.geteuid() == 0
