@@ -7,7 +7,7 @@ PACKAGES := $(wildcard packages/*/src)
 
 .PHONY: help quickstart setup lock fmt lint types layers test e2e check soak bench wheels release clean
 
-help:  ## list the targets
+help:  ## list every target
 	@sed -n 's/^\([a-z0-9]*\):.*## /  \1: /p' Makefile
 
 quickstart: setup  ## run three real jobs in a sandbox, keep and verify their evidence
@@ -23,14 +23,14 @@ fmt:  ## format and fix what a tool can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lint:
+lint:  ## style and formatting, by ruff
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types:
+types:  ## types, by mypy
 	@$(BIN)/mypy $(PACKAGES) benchmarks
 
-layers:
+layers:  ## who may import whom, by import-linter
 	@$(BIN)/lint-imports
 
 test:  ## every test, small counts
@@ -57,5 +57,5 @@ wheels: setup  ## build every wheel and source archive into dist/, without a net
 release:  ## WHEEL=name: check that one wheel may be released, build it into dist/, tag it
 	@$(BIN)/python tools/release.py $(WHEEL)
 
-clean:
+clean:  ## remove what setup and wheels made
 	rm -rf .venv wheelhouse wheelhouse-floor dist

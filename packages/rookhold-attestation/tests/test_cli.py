@@ -32,6 +32,12 @@ class Folder:
         ]
 
 
+def test_its_version_is_the_wheels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    version = importlib.metadata.version("rookhold-attestation")
+    assert capsys.readouterr() == (f"rookhold-verify {version}\n", "")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path, sample_evidence())

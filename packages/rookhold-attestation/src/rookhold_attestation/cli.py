@@ -199,6 +199,19 @@ def _threshold(text: str) -> int:
     return value
 
 
+class _Version(argparse.Action):
+    """Answers `--version`; only then is the installed wheel looked at."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            _write(f"{PROGRAM} {version('rookhold-attestation')}\n")
+        except PackageNotFoundError:  # run from its source
+            _write(f"{PROGRAM}, not installed\n")
+        parser.exit()
+
+
 class _Parser(argparse.ArgumentParser):
     """Takes no abbreviations, and wraps its help at 80 columns.
 
@@ -226,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Verify Rookhold execution attestations offline, and make the keys for it.",
         epilog="Exit status: 0 done or verified, 1 refused or failed, 2 wrong usage.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     generate = commands.add_parser("generate-key", help="write a new private key")
