@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 import apsw
@@ -10,10 +9,11 @@ from rookhold_store import (
     Counts,
     Cursor,
     InvalidOperationError,
+    Snapshot,
     StorageUnavailableError,
     Store,
 )
-from rookhold_store.reads import IDLE_MAX, Reads, Snapshot
+from rookhold_store.reads import Reads
 from rookhold_store.testing import Jobs
 from rookhold_types.jobs import JobSpec
 
@@ -169,33 +169,6 @@ def test_tombstoned_jobs_are_invisible(store: Store, jobs: Jobs, raw: apsw.Conne
     assert (reads.replay("acme", job_id), reads.attestation("acme", job_id)) == (None, None)
 
 
-def test_a_snapshot_does_not_see_what_is_written_meanwhile(store: Store, jobs: Jobs) -> None:
-    job_id = jobs.running()
-    with store.reader() as view:
-        assert view.last_seq(job_id) == 2
-        jobs.append(job_id, "later")
-        assert view.last_seq(job_id) == 2
-        assert store.read.last_seq(job_id) == 3
-
-
-def test_readers_nest_and_run_side_by_side_without_waiting_for_each_other(
-    store: Store, jobs: Jobs
-) -> None:
-    job_id = jobs.finished()
-    with ExitStack() as held:
-        views = [held.enter_context(store.reader()) for _ in range(3 * IDLE_MAX)]
-        assert [view.last_seq(job_id) for view in views] == [4] * len(views)
-        assert store.read.last_seq(job_id) == 4
-    assert len(store.read._idle) == IDLE_MAX
-
-
-def test_a_reader_cannot_write(store: Store) -> None:
-    with store.reader() as view, pytest.raises(apsw.ReadOnlyError):
-        view._db.execute("UPDATE store_meta SET accounting_revision = 2")
-    with pytest.raises(StorageUnavailableError), store.read._use() as db:
-        db.execute("UPDATE store_meta SET accounting_revision = 2")
-
-
 class Recorder(Reads):
     """Records statements instead of running them."""
 
@@ -334,21 +307,3 @@ def test_what_no_row_can_hold_is_an_invalid_operation(
         read(store.read)
     with store.reader() as view, pytest.raises(InvalidOperationError):
         read(view)
-
-
-@pytest.mark.parametrize("error", [OverflowError(), UnicodeDecodeError("ascii", b"", 0, 0, "")])
-def test_what_a_borrower_of_a_snapshot_raises_is_its_own(store: Store, error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, store.reader():
-        raise error
-    assert caught.value is error
-
-
-def test_a_reader_given_back_after_the_close_does_not_keep_its_connection(
-    store: Store, jobs: Jobs
-) -> None:
-    jobs.accept()
-    with store.reader() as view:
-        store.close()
-        assert len(view.list_jobs("acme")) == 1
-    assert not store.read._idle
-    assert store.read.probe() is False

@@ -44,7 +44,7 @@ from rookhold_store.operations import (
     Started,
     WaiveAttestation,
 )
-from rookhold_store.reads import ReadPool, Snapshot
+from rookhold_store.pool import ReadPool, Snapshot
 from rookhold_store.rows import (
     AttestationRow,
     AttestationStatusRow,
@@ -53,10 +53,8 @@ from rookhold_store.rows import (
     JobRow,
     JobSummary,
     KeyRow,
-    ListCursor,
     OutboxRow,
     PendingRow,
-    QueueCursor,
     QueuedRow,
     ReplayRows,
 )
@@ -88,7 +86,6 @@ __all__ = [
     "JobRow",
     "JobSummary",
     "KeyRow",
-    "ListCursor",
     "OpenRefusedError",
     "Operation",
     "OutboxRow",
@@ -98,7 +95,6 @@ __all__ = [
     "PersistAttestation",
     "PersistOutcome",
     "ProveWritable",
-    "QueueCursor",
     "QueuedRow",
     "ReadPool",
     "RecordRefusedError",

@@ -16,34 +16,14 @@ SIDE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
 # Directories of the system itself. Its temporary directories are not here: they are root's and
 # sticky, so that nobody else can replace a file of ours in them.
 _SYSTEM_DIRECTORIES: Final = frozenset(
-    {
-        *(
-            "/",
-            "/bin",
-            "/boot",
-            "/dev",
-            "/etc",
-            "/home",
-            "/lib",
-            "/lib32",
-            "/lib64",
-            "/media",
-            "/mnt",
-        ),
-        *("/opt", "/proc", "/run", "/sbin", "/srv", "/sys", "/usr", "/usr/bin", "/usr/lib"),
-        *("/usr/lib64", "/usr/libexec", "/usr/local", "/usr/local/bin", "/usr/local/lib"),
-        *(
-            "/usr/local/share",
-            "/usr/sbin",
-            "/usr/share",
-            "/var",
-            "/var/cache",
-            "/var/lib",
-            "/var/log",
-        ),
-        *("/var/run", "/var/spool", "/Applications", "/Library", "/System", "/Users", "/Volumes"),
-        *("/private", "/private/etc", "/private/var"),
-    }
+    f"/{name}"
+    for names in (
+        " bin boot dev etc home lib lib32 lib64 media mnt opt proc run sbin srv sys usr var",
+        "usr/bin usr/lib usr/lib64 usr/libexec usr/local usr/local/bin usr/local/lib",
+        "usr/local/share usr/sbin usr/share var/cache var/lib var/log var/run var/spool",
+        "Applications Library System Users Volumes private private/etc private/var",
+    )
+    for name in names.split(" ")
 )
 # The links that macOS itself keeps at the root; what they point to is then checked like any other.
 _MACOS_ALIASES: Final = {"etc": "private/etc", "tmp": "private/tmp", "var": "private/var"}

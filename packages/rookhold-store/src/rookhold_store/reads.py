@@ -1,18 +1,15 @@
-"""Everything that is read, from any thread; each call is short and leaves no transaction behind."""
+"""Everything that is read: the queries, over whichever connection is lent for them."""
 
 # ruff: noqa: S608  # statements are made of constants of this module alone; values are bindings
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from rookhold_store import schema
-from rookhold_store.connection import ENGINE_ERRORS, as_ours, open_reader
 from rookhold_store.errors import (
     InvalidOperationError,
     OpenRefusedError,
@@ -37,13 +34,11 @@ from rookhold_types.events import WireEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import apsw
 
 T = TypeVar("T")
 
-IDLE_MAX: Final = 8  # connections kept for later; how many are in use, the callers' threads bound
 LIST_MAX: Final = 501  # a caller's page of 500 and one row to look ahead
 EVENTS_MAX: Final = 5000
 QUEUED_MAX: Final = 1024
@@ -115,7 +110,7 @@ _CHARGED: Final = "SELECT charged_bytes FROM storage_usage_total"
 
 
 class Reads:
-    """The queries, over whichever connection `_use` lends."""
+    """Each call is short and leaves no transaction behind; `_use` lends it a connection."""
 
     @contextmanager
     def _use(self) -> Iterator[apsw.Connection]:
@@ -182,6 +177,17 @@ class Reads:
         with self._use() as db:
             rows = db.execute(_EVENTS, (job_id, max(after, 0), limit)).fetchall()
         return tuple(_event(row) for row in rows)
+
+    def replay(
+        self, tenant: str | None, job_id: str, after: int = 0, limit: int = 1000
+    ) -> ReplayRows | None:
+        """Return a page of a job's history, or None if the tenant has no such job."""
+        job = self.summary(tenant, job_id)
+        if job is None:
+            return None
+        events = self.events_after(job_id, after, limit)
+        end = events[-1].seq if events else max(after, 0)
+        return ReplayRows(events=events, complete=job.terminal and self.last_seq(job_id) <= end)
 
     def last_seq(self, job_id: str) -> int:
         """Return the number of the last event, 0 if there is none."""
@@ -255,105 +261,6 @@ class Reads:
         except (OpenRefusedError, StorageUnavailableError, StoreClosedError):
             return False
         return True
-
-    def _replay(self, tenant: str | None, job_id: str, after: int, limit: int) -> ReplayRows | None:
-        job = self.summary(tenant, job_id)
-        if job is None:
-            return None
-        events = self.events_after(job_id, after, limit)
-        end = events[-1].seq if events else max(after, 0)
-        return ReplayRows(events=events, complete=job.terminal and self.last_seq(job_id) <= end)
-
-
-class Snapshot(Reads):
-    """Reads that all see the same moment."""
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-
-    @contextmanager
-    def _use(self) -> Iterator[apsw.Connection]:
-        with _reading():
-            yield self._db
-
-    def replay(
-        self, tenant: str | None, job_id: str, after: int = 0, limit: int = 1000
-    ) -> ReplayRows | None:
-        """Return a page of a job's history, or None if the tenant has no such job."""
-        return self._replay(tenant, job_id, after, limit)
-
-
-class ReadPool(Reads):
-    """Reads over a few connections that threads borrow for one call at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._idle: deque[apsw.Connection] = deque()
-        self._closed = False
-
-    @contextmanager
-    def _use(self) -> Iterator[apsw.Connection]:
-        with self._lend() as db, _reading():
-            yield db
-
-    @contextmanager
-    def _lend(self) -> Iterator[apsw.Connection]:
-        if self._closed:
-            raise StoreClosedError("the store is closed")
-        with _reading():
-            db = self._borrow()
-        try:
-            yield db
-        finally:
-            self._give_back(db)
-
-    def _borrow(self) -> apsw.Connection:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return open_reader(self._path)
-
-    def _give_back(self, db: apsw.Connection) -> None:
-        if self._closed or len(self._idle) >= IDLE_MAX:
-            db.close()
-        else:
-            self._idle.append(db)
-            if self._closed:  # meanwhile, and perhaps too late for `close` to see this one
-                self.close()
-
-    @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
-        """Lend one consistent view; hold it briefly, for it keeps the log from shrinking."""
-        with self._lend() as db:
-            with _reading():
-                db.execute("BEGIN")
-            try:
-                yield Snapshot(db)  # what the borrower raises meanwhile is the borrower's own
-            finally:
-                with _reading():
-                    db.execute("COMMIT")
-
-    def replay(
-        self, tenant: str | None, job_id: str, after: int = 0, limit: int = 1000
-    ) -> ReplayRows | None:
-        """Return a page of a job's history, or None if the tenant has no such job."""
-        with self.snapshot() as view:
-            return view.replay(tenant, job_id, after, limit)
-
-    def close(self) -> None:
-        """Close what is idle; a connection in use is closed when it comes back."""
-        self._closed = True
-        with contextlib.suppress(IndexError):
-            while True:
-                self._idle.pop().close()
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    try:
-        yield
-    except ENGINE_ERRORS as exc:
-        raise as_ours(exc) from exc
 
 
 def _within(name: str, value: int, most: int) -> None:

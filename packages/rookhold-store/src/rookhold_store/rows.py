@@ -45,28 +45,12 @@ class JobRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     def terminal(self) -> bool:
         return self.status in TERMINAL
 
-    def summary(self) -> JobSummary:
-        return JobSummary(
-            self.job_id,
-            self.tenant,
-            self.language,
-            self.status,
-            self.created_at_ms,
-            self.started_at_ms,
-            self.finished_at_ms,
-            self.exit_code,
-        )
-
 
 class Cursor(Struct, frozen=True, order=True):
     """A place in an order by creation time, then id; the next page begins beyond it."""
 
     created_at_ms: int
     job_id: str
-
-
-ListCursor = Cursor
-QueueCursor = Cursor
 
 
 class QueuedRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -26,9 +26,9 @@ from rookhold_store.operations import (
     WaiveAttestation,
 )
 from rookhold_store.outbox import PreparedDefer, PreparedFail, PreparedRetry, PreparedWaive
+from rookhold_store.pool import ReadPool, Snapshot
 from rookhold_store.progress import PreparedAppend, PreparedStart
 from rookhold_store.proof import PreparedProof
-from rookhold_store.reads import ReadPool, Snapshot
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
 

@@ -126,9 +126,7 @@ class Writer:
             logger.error("a commit listener failed: %s", type(exc).__name__)
 
     def _begin(self) -> None:
-        if (
-            self._db.in_transaction
-        ):  # an earlier rollback failed; this connection must be clean first
+        if self._db.in_transaction:  # an earlier rollback failed
             self._db.execute("ROLLBACK")
         self._db.execute("BEGIN IMMEDIATE")
 

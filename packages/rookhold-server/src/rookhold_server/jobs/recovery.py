@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rookhold_server.jobs.permits import MemoryPermits
     from rookhold_server.jobs.ports import Admission, Companions, JobStore, LiveBus, Scheduling
-    from rookhold_store.rows import JobRow, QueueCursor, QueuedRow
+    from rookhold_store.rows import Cursor, JobRow, QueuedRow
     from rookhold_types.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Recovery:
     async def readmit_queued(self) -> int:
         """Queue what is still queued, oldest first; ends early once admission is closed."""
         back = 0
-        after: QueueCursor | None = None
+        after: Cursor | None = None
         while page := await self._queued_after(after):
             for queued in page:
                 try:
@@ -89,7 +89,7 @@ class Recovery:
             after = page[-1].cursor
         return back
 
-    async def _queued_after(self, after: QueueCursor | None) -> tuple[QueuedRow, ...]:
+    async def _queued_after(self, after: Cursor | None) -> tuple[QueuedRow, ...]:
         return await _insist(
             lambda: self._store.read(lambda reads: reads.queued_page(after, QUEUED_PAGE))
         )
