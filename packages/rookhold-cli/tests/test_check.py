@@ -47,4 +47,6 @@ def test_it_says_in_plain_words_what_a_job_may_not_do(rookhold: Rookhold) -> Non
     ended = rookhold("check", ROOKHOLD_SANDBOX="namespaces-dev")
     assert ended.returncode == 0
     assert b"no network at all" in ended.stdout
+    said = ended.stdout.replace(b"\n   ", b" ")
+    assert (b"measured by the supervisor" in said) != (b"processor time as a whole is" in said)
     assert b"claims no isolation class" in ended.stdout.replace(b"\n   ", b" ")

@@ -6,7 +6,9 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +89,35 @@ def test_a_gateway_that_is_not_there_ends_with_69(rookhold: Rookhold, verb: str)
     assert ended.stdout == b""
 
 
+class _Elsewhere(BaseHTTPRequestHandler):
+    """Some other service, which knows nothing of jobs."""
+
+    def do_GET(self) -> None:
+        moved = self.path.startswith("/moved")
+        self.send_response(301 if moved else 404)
+        self.send_header("Location", "http://127.0.0.1:9/")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Not to the terminal."""
+
+
+@pytest.mark.parametrize("place", ["", "/moved"])
+def test_an_answer_of_somebody_else_is_said_to_be_one(rookhold: Rookhold, place: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}{place}"
+        there = {"ROOKHOLD_BASE_URL": address, "ROOKHOLD_API_KEY": "key"}
+        ended = rookhold("jobs", **there)
+        checked = rookhold("check", "--json", **there)
+        server.shutdown()
+    assert ended.returncode == 69
+    assert f"is {address} the address of a gateway?" in ended.stderr.decode()
+    assert checked.returncode == 69
+    assert "the address of a gateway?" in json.loads(checked.stdout)["gateway"]["problem"]
+
+
 def test_production_never_gets_a_temporary_gateway(rookhold: Rookhold) -> None:
     for verb in (["run", "python", "-c", "print(1)"], ["dev"]):
         assert rookhold(*verb, ROOKHOLD_ENV="production").returncode == 64
@@ -108,6 +139,7 @@ def test_all_versions_are_listed(rookhold: Rookhold) -> None:
     wheels = json.loads(rookhold("version", "--json").stdout)["wheels"]
     assert wheels["rookhold-cli"] == __version__
     assert {"rookhold-sdk", "rookhold-server", "rookhold-attestation"} <= wheels.keys()
+    assert "rookhold-governance" not in wheels, "there is none to install"
     assert b"rookhold-cli" in rookhold("version").stdout
 
 

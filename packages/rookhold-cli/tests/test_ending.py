@@ -31,8 +31,28 @@ def test_an_outcome_is_said_in_plain_words(
     assert said in sentence(*outcome, limits=LIMITS, rules=["executor_error"])
 
 
+@pytest.mark.parametrize(
+    "killed_by",
+    [
+        "minimum_isolation_unsatisfied",
+        "runtime_unavailable",
+        "artifact_setup_failed",
+        "invalid_stored_spec",
+        "tenant_lease_mismatch",
+        "missing_memory_lease",
+        "memory_lease_read_failed",
+        "memory_lease_mismatch",
+    ],
+)
+def test_a_job_that_never_ran_is_not_called_stopped(killed_by: str) -> None:
+    said = sentence("error", None, killed_by)
+    assert said.startswith("never started: ")
+    assert killed_by not in said, "in words, not in codes"
+
+
 def test_a_job_that_ended_by_itself_is_not_called_stopped() -> None:
-    assert "stopped" not in sentence("error", 0, "requested_output_unavailable")
+    for killed_by in ("requested_output_unavailable", "minimum_isolation_observation_mismatch"):
+        assert "stopped" not in sentence("error", 0, killed_by)
 
 
 @pytest.mark.parametrize(

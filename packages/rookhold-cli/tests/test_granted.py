@@ -4,7 +4,9 @@ import pytest
 
 from rookhold_cli.granted import differences
 
-RECEIPT = {"effective_limits": {"wall_seconds": 300, "mem_mb": None, "max_pids": 8}}
+RECEIPT = {
+    "effective_limits": {"wall_seconds": 300, "mem_mb": None, "max_pids": 8, "cpu_seconds": None}
+}
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,11 @@ RECEIPT = {"effective_limits": {"wall_seconds": 300, "mem_mb": None, "max_pids":
             {"mem_mb": 64},
             ["the memory limit does not hold for a whole job there; see `rookhold check`"],
         ),
-        ({"cpu_seconds": 1}, []),
+        (
+            {"cpu_seconds": 1},
+            ["the processor time limit is measured by the supervisor, not guaranteed there"],
+        ),
+        ({"max_file_mb": 1}, []),
     ],
     ids=str,
 )

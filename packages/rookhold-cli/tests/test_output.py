@@ -25,7 +25,36 @@ def test_foreign_text_cannot_drive_the_terminal(text: str, shown: str) -> None:
     assert plain(text) == shown
 
 
-@pytest.mark.parametrize("what", ["output.raw('stdout', b'x')", "output.line('x')"])
+def test_a_reader_that_leaves_a_told_story_does_not_end_it() -> None:
+    program = (
+        "from rookhold_cli import output\n"
+        "from rookhold_cli.telling import Teller\n"
+        "tell = Teller()\n"
+        "for n in range(20000): tell.para('word ' * 40)\n"
+        "output.table(['a'], [['b']])\n"
+        "output.say('still here')\n"
+        "raise SystemExit(7)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        process.stdout.read(10)
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.wait(60), said) == (7, b"rookhold: still here\n")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "output.raw('stdout', b'x')",
+        "output.line('x')",
+        "output.show(output.console(), 'x', '')",
+    ],
+)
 def test_a_full_disk_under_the_output_is_said_so(what: str) -> None:
     program = (
         "from rookhold_cli import errors, output\n"

@@ -65,12 +65,11 @@ def test_a_program_from_stdin_runs_and_leaves_evidence(rookhold: Rookhold, here:
     assert verifying.verify_folder(folder, tenant="local").compared == ("receipt.json",)
 
 
+@pytest.mark.groups("memory")
 def test_the_memory_limit_ends_with_137(rookhold: Rookhold) -> None:
     hungry = "a = []\nwhile True: a.append(bytearray(b'x' * (1 << 20)))"
     ended = rookhold("run", "python", "-c", hungry, "--memory", "64M", "--wall", "30s", "--json")
     document = json.loads(ended.stdout)
-    if "cgroup-memory" not in document["receipt"]["controls"]:
-        pytest.skip("this host gives a job no memory group")
     assert (ended.returncode, document["status"]) == (137, "oom_killed")
 
 
@@ -174,6 +173,49 @@ def test_a_command_that_is_interrupted_leaves_nothing_running(
         process.send_signal(number)
         assert process.wait(PATIENCE) == exit_status
         assert _gone(family)
+
+
+@pytest.mark.parametrize("pause", [0.002, 0.05])
+def test_an_impatient_interrupt_ends_as_a_single_one(
+    environment: dict[str, str], here: Path, pause: float
+) -> None:
+    """While the gateway starts, and up to the very end of the process; the fixture looks around."""
+    temporary = Path(environment["HOME"], ".local/state/rookhold/temporary")
+    with _started(environment, here, "sleep 100") as process:
+        end = time.monotonic() + PATIENCE
+        while not list(temporary.glob("gateway-*")) and time.monotonic() < end:
+            time.sleep(0.002)
+        family = _descendants(process.pid)
+        while process.poll() is None and time.monotonic() < end:
+            process.send_signal(signal.SIGINT)
+            time.sleep(pause)
+        assert process.wait(PATIENCE) == 130
+        assert _gone(family)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["cobol", "-c", "1"], 77, b"unsupported_language"),
+        (["python", "-c", " "], 77, b"empty_code"),
+        (["python", "-c", "1", "--output-file", "../x"], 77, b"invalid_output_path"),
+        (["python", "-c", "1", "--idempotency-key", "a b"], 64, b"idempotency key"),
+        (["python", "-c", "1", "--public-key", "none.pem"], 74, b"(io)"),
+        (["python", "-c", "1", "--public-key", "key.pem"], 64, b"invalid_key_encoding"),
+        ([b"python", b"-c", b"'\xff'"], 64, b"UTF-8"),
+    ],
+    ids=str,
+)
+def test_what_no_gateway_would_take_starts_none(
+    rookhold: Rookhold, here: Path, arguments: list[str], status: int, said: bytes
+) -> None:
+    (here / "key.pem").write_text("no key\n")
+    (here / "key.pem").chmod(0o644)
+    ended = rookhold("run", *arguments)
+    assert (ended.returncode, ended.stdout) == (status, b"")
+    assert said in ended.stderr
+    assert b"temporary" not in ended.stderr
+    assert [path.name for path in here.iterdir()] == ["key.pem"]
 
 
 def test_a_command_that_is_killed_takes_its_gateway_with_it(

@@ -8,7 +8,7 @@ import pytest
 
 from rookhold_attestation import PublicKey, testing
 from rookhold_cli import evidence, verifying
-from rookhold_cli.errors import BadEvidenceError, FilesError
+from rookhold_cli.errors import BadEvidenceError, FilesError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,8 +135,13 @@ def test_a_key_that_is_no_key_is_refused(tmp_path: Path) -> None:
     (folder / evidence.PUBLIC_KEY).write_bytes(b"\xff\xfe")
     with pytest.raises(BadEvidenceError):
         verifying.verify_folder(folder)
-    with pytest.raises(BadEvidenceError):
+    with pytest.raises(UsageError):
         verifying.load_keys([folder / evidence.PUBLIC_KEY])
+
+
+def test_a_trusted_key_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(FilesError):
+        verifying.load_keys([tmp_path / "none.pem"])
 
 
 def test_keys_are_loaded_from_files(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rookhold_cli import verifying
+from rookhold_cli import gateway, verifying
+from rookhold_cli.commands import run as run_command
 from rookhold_cli.temporary import TemporaryGateway, temporary_gateway
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def test_a_job_that_still_runs_has_no_result_yet(
     started = rookhold("run", "bash", "-c", "sleep 100", "--wall", "2m", "--detach", **settings)
     job_id = started.stdout.decode().strip()
     assert rookhold("result", job_id, **settings).returncode == 64
+    assert "evidence      not yet\n" in rookhold("show", job_id, **settings).stdout.decode()
     cancelled = rookhold("cancel", job_id, **settings)
     assert (cancelled.stdout, cancelled.returncode) == (b"cancellation requested\n", 0)
     assert rookhold("result", job_id, "--wait", **settings).returncode == 125
@@ -182,6 +184,29 @@ def test_show_tells_the_sandbox_and_the_limits(
         assert text in said
 
 
+def test_a_development_gateway_is_noticed_if_it_takes_the_public_key(
+    running: TemporaryGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = gateway.Target(running.target.base_url, gateway.DEVELOPMENT_KEY)
+    nobody = gateway.Target("http://127.0.0.1:9", gateway.DEVELOPMENT_KEY)
+    for target, runs in ((running.target, True), (wrong, False), (nobody, False)):
+        monkeypatch.setattr(gateway, "DEVELOPMENT", target)
+        assert gateway.development_runs() is runs
+
+
+def test_run_says_how_to_use_the_development_gateway(
+    running: TemporaryGateway,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(gateway, "DEVELOPMENT", running.target)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for quiet in (False, True):
+        with run_command._gateway(None, quiet):
+            assert (running.target.settings in capsys.readouterr().err) is not quiet
+
+
 def test_jobs_are_listed_newest_first(
     rookhold: Rookhold, settings: dict[str, str], job: str
 ) -> None:
@@ -189,7 +214,10 @@ def test_jobs_are_listed_newest_first(
     assert [row.split("\t")[:4] for row in rows] == [[job, "bash", "failed", "3"]]
     listed = json.loads(rookhold("jobs", "--status", "failed", "--json", **settings).stdout)
     assert listed["items"][0]["job_id"] == job
-    assert rookhold("jobs", "--language", "node", **settings).stdout == b""
+    none = rookhold("jobs", "--language", "node", **settings)
+    assert (none.returncode, none.stdout) == (0, b"")
+    asked = settings["ROOKHOLD_BASE_URL"]
+    assert none.stderr.decode() == f"rookhold: no such jobs of yours at the gateway {asked}\n"
 
 
 def test_a_job_of_nobody_is_refused(rookhold: Rookhold, settings: dict[str, str]) -> None:

@@ -99,10 +99,12 @@ def _prefix(error: Exception) -> str:
 
 
 def _hint(error: Exception) -> str:
-    from rookhold import UnreachableError
+    from rookhold import IntegrityError, ProtocolError, UnreachableError
 
-    from .gateway import configured
+    from .gateway import configured, existing
 
+    if isinstance(error, ProtocolError) and not isinstance(error, IntegrityError):
+        return f"; is {existing().base_url} the address of a gateway?"
     if not isinstance(error, UnreachableError):
         return ""
     if target := configured():

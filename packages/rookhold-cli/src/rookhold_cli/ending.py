@@ -16,9 +16,22 @@ _KILLED: Final = {
     "rlimit-cpu": "one of its processes used up its processor time",
     "seccomp": "it made a system call that the sandbox forbids",
     "server_restarted": "the gateway stopped while it ran",
+    "event_producer_stopped": "the gateway lost what it printed",
+    "event_pump_failed": "the gateway could not keep what it printed",
+}
+_NEVER_STARTED: Final = {
     "minimum_isolation_unsatisfied": "the gateway no longer offers the isolation it asked for",
-    "minimum_isolation_observation_mismatch": "the isolation it asked for was not observed",
     "runtime_unavailable": "its interpreter is gone from the gateway",
+    "artifact_setup_failed": "its files could not be prepared",
+    "invalid_stored_spec": "what the gateway had stored of it is damaged",
+    "tenant_lease_mismatch": "the gateway's record of it contradicts itself",
+    "missing_memory_lease": "the gateway's record of it contradicts itself",
+    "memory_lease_read_failed": "the gateway could not read its record of it",
+    "memory_lease_mismatch": "the gateway's record of it contradicts itself",
+}
+_OF_ITSELF: Final = {
+    "requested_output_unavailable": "an output file it was to write could not be brought back",
+    "minimum_isolation_observation_mismatch": "the isolation it asked for was not observed",
 }
 
 
@@ -55,8 +68,10 @@ def sentence(
         return "cancelled" + (" before it started" if "before" in (killed_by or "") else "")
     if killed_by is not None and killed_by.startswith("signal-"):
         return f"the job died of signal {killed_by.removeprefix('signal-')}"
-    if killed_by == "requested_output_unavailable":
-        return "an output file it was to write could not be brought back"
+    if killed_by in _OF_ITSELF:
+        return _OF_ITSELF[killed_by]
+    if killed_by in _NEVER_STARTED:
+        return f"never started: {_NEVER_STARTED[killed_by]}"
     if killed_by is not None:
         return f"stopped: {_KILLED.get(killed_by, killed_by)}"
     if status == "failed" and exit_code is not None:

@@ -28,6 +28,12 @@ class MissingExtraError(CommandError):
         super().__init__(f"{what} needs an extra: pip install 'rookhold-cli[{extra}]'")
 
 
+class RefusedError(CommandError):
+    """A gateway would refuse this, so none was asked."""
+
+    exit = Exit.REFUSED
+
+
 class FilesError(CommandError):
     """A file or folder of this computer cannot be read or written."""
 

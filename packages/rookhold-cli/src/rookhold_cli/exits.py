@@ -10,7 +10,12 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """What the command ends with when it is not the job's own exit code."""
+    """What the command ends with when it is not the job's own exit code.
+
+    A reader that leaves (`| head`) changes none of it: every command goes on to its end, silently,
+    and ends with what it would have ended with. `check | head -1` still tells a host that works
+    from one that does not, and `run | head` still keeps the evidence.
+    """
 
     OK = 0
     PROBLEM = 1  # check found something that does not work

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from rookhold import DEFAULT_BASE_URL, Rookhold
+from rookhold import DEFAULT_BASE_URL, Rookhold, RookholdError
 
 from .errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_GLANCE_SECONDS: Final = 0.5  # it is on this computer, or it is not worth waiting for
 
 # Public on purpose: `rookhold dev` accepts it on loopback, and says so.
 DEVELOPMENT_KEY: Final = "rookhold-dev-key"
@@ -24,8 +28,17 @@ class Target:
     base_url: str
     api_key: str | None = field(repr=False)
 
+    @property
+    def settings(self) -> str:
+        """Both variables, as one writes them before a command."""
+        url, key = shlex.quote(self.base_url), shlex.quote(self.api_key or "")
+        return f"ROOKHOLD_BASE_URL={url} ROOKHOLD_API_KEY={key}"
+
     def client(self) -> Rookhold:
         return Rookhold(self.base_url, self.api_key)
+
+
+DEVELOPMENT: Final = Target(DEFAULT_BASE_URL, DEVELOPMENT_KEY)
 
 
 def configured(environ: Mapping[str, str] = os.environ) -> Target | None:
@@ -41,4 +54,13 @@ def configured(environ: Mapping[str, str] = os.environ) -> Target | None:
 
 def existing(environ: Mapping[str, str] = os.environ) -> Target:
     """Return the configured gateway or, where none is, the one that `rookhold dev` starts."""
-    return configured(environ) or Target(DEFAULT_BASE_URL, DEVELOPMENT_KEY)
+    return configured(environ) or DEVELOPMENT
+
+
+def development_runs() -> bool:
+    """Say whether `rookhold dev` serves on this computer, with the key that is public anyway."""
+    glance = Rookhold(DEVELOPMENT.base_url, DEVELOPMENT.api_key, timeout=_GLANCE_SECONDS)
+    with glance as client, contextlib.suppress(RookholdError):
+        client.whoami()
+        return True
+    return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from .plain_words import MEASURED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -27,7 +29,9 @@ def differences(asked: Mapping[str, int], receipt: Mapping[str, Any]) -> Iterato
             continue
         name, unit = _NAMES[member]
         given = effective[member]
-        if given is None:
+        if given is None and member == "cpu_seconds":
+            yield f"the {name} limit is {MEASURED} there"
+        elif given is None:
             yield f"the {name} limit does not hold for a whole job there; see `rookhold check`"
         elif given != wanted:
             yield f"the {name} limit was {given}{unit}, not the {wanted}{unit} asked for"

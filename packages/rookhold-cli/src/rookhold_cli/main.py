@@ -32,9 +32,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:  # answered before anything is loaded
         print(f"rookhold {__version__}")  # noqa: T201 - output.py would take longer to load
         return 0
+    status = 130
     try:
         from .dispatch import run
 
-        return run(arguments)
-    except KeyboardInterrupt:  # it came while modules were still being loaded
-        return 130
+        status = run(arguments)
+    except KeyboardInterrupt:  # it came while modules were still being loaded, or once too often
+        pass
+    _end_undisturbed()
+    return status
+
+
+def _end_undisturbed() -> None:
+    """Ignore Ctrl-C from here on: the interpreter, ending, would die of it with no status."""
+    import signal  # loaded long since
+
+    while True:
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except KeyboardInterrupt:
+            continue
+        except ValueError:  # somebody calls us in a thread: then it is theirs
+            pass
+        return

@@ -90,14 +90,27 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     wide = console()
     wide.width, usual = _WIDEST, wide.width
     wide.width = max(usual, Measurement.get(wide, wide.options, grid).maximum)
-    wide.print(grid, crop=False)
+    with _reader_may_leave():
+        wide.print(grid, crop=False)
 
 
 def console() -> Console:
     """Return a console on stdout; it is plain where stdout is no terminal or NO_COLOR is set."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # for _reader_may_leave; rich itself would end the program with 1
+
+    return Ours(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def show(on: Console, text: str, style: str) -> None:
+    """Print one piece of a told story."""
+    from rich.text import Text
+
+    with _reader_may_leave():
+        on.print(Text(text, style=style))
 
 
 def _watched() -> bool:
@@ -110,7 +123,7 @@ def _speaks_utf8() -> bool:
 
 @contextlib.contextmanager
 def _reader_may_leave() -> Any:
-    """Go on silently when the reader of our stdout has gone; job and evidence still count.
+    """Go on silently when the reader of our stdout has gone; the exit status still counts.
 
     Any other failure to write is one of this computer's files. In both cases what is still buffered
     goes nowhere, lest the interpreter fail over it again at its end.

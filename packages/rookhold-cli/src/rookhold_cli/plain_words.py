@@ -33,6 +33,7 @@ LIMITS: Final = {
     "pids": "number of processes",
     "file": "size of files",
 }
+MEASURED: Final = "measured by the supervisor, not guaranteed"
 BACKENDS: Final = {
     "off": "no sandbox",
     "namespaces-dev": "the development sandbox",
@@ -71,8 +72,18 @@ def controls(observed: Collection[str]) -> Iterator[str]:
 
 
 def loose_limits(enforcement: Mapping[str, Any]) -> list[str]:
-    """Name the limits that are not enforced for the job as a whole."""
-    return [words for name, words in LIMITS.items() if enforcement.get(name) is not True]
+    """Say which limits are not enforced for the job as a whole, in up to two sentences."""
+    loose = {name: words for name, words in LIMITS.items() if enforcement.get(name) is not True}
+    measured = loose.pop("cpu", None)
+    said = []
+    if loose:
+        said.append(f"Not enforced for a job as a whole: {', '.join(loose.values())}.")
+    if measured:
+        said.append(
+            f"Of a job as a whole, the {measured} is {MEASURED}: a job that reaches its limit is"
+            " ended, but the kernel does not hold it to that."
+        )
+    return said
 
 
 def strength(backend: str, isolation_class: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from .output import console, plain
+from .output import console, plain, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,6 +75,4 @@ class Teller:
             )
 
     def _print(self, text: str, style: str = "") -> None:
-        from rich.text import Text
-
-        self._console.print(Text(text, style=style))
+        show(self._console, text, style)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import evidence
-from .errors import BadEvidenceError, FilesError
+from .errors import BadEvidenceError, FilesError, UsageError
 from .extras import load, present
 
 if TYPE_CHECKING:
@@ -58,8 +58,10 @@ def load_keys(paths: Sequence[Path]) -> list[Any]:
     errors = load("rookhold_attestation.errors", what="verifying", extra="verify")
     try:
         return [keys.PublicKey.load(path) for path in paths]
-    except errors.AttestationError as exc:
-        raise BadEvidenceError(f"{exc} ({exc.code})") from exc
+    except errors.FileIoError as exc:
+        raise FilesError(f"{exc} ({exc.code})") from exc
+    except errors.AttestationError as exc:  # the caller's choice of a file; no evidence is judged
+        raise UsageError(f"{exc} ({exc.code})") from exc
 
 
 def parse_key(pem: bytes) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from rookhold import ApiError, RookholdError
+from rookhold import ApiError, IntegrityError, ProtocolError, RookholdError
 from rookhold_cli import extras, gateway, host, output, plain_words
 from rookhold_cli.errors import MissingExtraError
 from rookhold_cli.exits import Exit, of_error
@@ -80,9 +80,8 @@ def _tell_host(tell: Teller, found: host.Host) -> None:
     if posture.controls:
         tell.para("Tried with a real sandbox just now. A job in it:")
         tell.items([("-", words) for words in plain_words.controls(posture.controls)], width=2)
-    loose = plain_words.loose_limits(_flags(posture.limit_enforcement))
-    if loose:
-        tell.para(f"Not enforced for a job as a whole: {', '.join(loose)}.")
+    for sentence in plain_words.loose_limits(_flags(posture.limit_enforcement)):
+        tell.para(sentence)
     tell.para(plain_words.strength(posture.backend, str(posture.isolation_class)))
     missing = [language for language in _LANGUAGES if language not in posture.languages]
     tell.para(
@@ -127,6 +126,8 @@ def _ask(target: gateway.Target) -> _GatewayReport:
         problem, exit_status = f"it refuses: {exc} ({exc.code})", of_error(exc)
     except RookholdError as exc:
         problem, exit_status = f"{exc} ({exc.code})", of_error(exc)
+        if isinstance(exc, ProtocolError) and not isinstance(exc, IntegrityError):
+            problem += "; is that the address of a gateway?"
     if problem is None and is_public_plain_http(target.base_url):
         problem = "plain HTTP to a public address: your key and your jobs can be read on the way"
         exit_status = Exit.PROBLEM

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -88,11 +87,8 @@ def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list
         kept["ROOKHOLD_ATTESTATION_KEY_FILE"] = str(path)
         told.append(f"evidence is signed with {'a NEW key' if made else 'the key'} in {path}")
     if port:
-        base_url = shlex.quote(f"http://{_HOST}:{port}")
-        told.append(
-            "use it from another terminal with"
-            f" ROOKHOLD_BASE_URL={base_url} ROOKHOLD_API_KEY={gateway.DEVELOPMENT_KEY}"
-        )
+        here = gateway.Target(f"http://{_HOST}:{port}", gateway.DEVELOPMENT_KEY)
+        told.append(f"use it from another terminal with {here.settings}")
     return kept, told
 
 

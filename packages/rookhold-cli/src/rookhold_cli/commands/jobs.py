@@ -33,11 +33,16 @@ _STATUSES = (
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(status: str | None, language: str | None, limit: int, as_json: bool) -> None:
     """List your jobs, newest first."""
-    with gateway.existing().client() as client:
+    target = gateway.existing()
+    with target.client() as client:
         page = min(limit, 500)
         found = list(islice(client.jobs(status=status, language=language, page_size=page), limit))
     if as_json:
         output.as_json({"items": [asdict(job) for job in found]})
+        return
+    if not found:
+        wanted = "no such jobs" if status or language else "no jobs"
+        output.say(f"{wanted} of yours at the gateway {target.base_url}")
         return
     output.table(
         ("job", "language", "status", "exit", "started", "took"), (_row(job) for job in found)

@@ -160,10 +160,7 @@ class _Tour:
             self.tell.items([("-", words) for words in plain_words.controls(observed)], width=2)
         loose = plain_words.loose_limits(receipt.get("limit_enforcement") or {})
         if loose:
-            self.tell.para(
-                f"Not enforced here for a job as a whole: {', '.join(loose)}."
-                " The receipt says so too, instead of claiming it."
-            )
+            self.tell.para(" ".join((*loose, "The receipt claims neither more nor less.")))
         self.tell.para(
             plain_words.strength(backend, str(receipt.get("isolation_class"))), style="yellow"
         )

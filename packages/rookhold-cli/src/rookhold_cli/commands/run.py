@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rookhold_cli import ending, evidence, gateway, granted, keeping, output, verifying
+from rookhold_cli import (
+    ending,
+    evidence,
+    gateway,
+    granted,
+    judging,
+    keeping,
+    output,
+    verifying,
+)
 from rookhold_cli.commands import _job_options as options
 from rookhold_cli.errors import FilesError, TerminatedError, UsageError
 from rookhold_cli.exits import Exit, of_job
@@ -73,15 +82,20 @@ def command(
         raise UsageError("--detach needs a gateway that stays: set ROOKHOLD_BASE_URL")
     if no_evidence and (folder or public_key):
         raise UsageError("--no-evidence contradicts --evidence and --public-key")
+    if target is None:
+        from rookhold_cli.temporary import require_server  # not to be had on every platform
+
+        require_server()
+        judging.judge(job.spec)
+    trusted = None
+    if public_key is not None:
+        verifying.load_keys([public_key])  # refuses what is no key, and a file others may change
+        trusted = verifying.read_file(public_key)
     if not (detach or no_evidence):
         if folder is not None:
             evidence.make_folder(folder)
         else:
             evidence.check_place(_EVIDENCE)
-    trusted = None
-    if public_key is not None:
-        verifying.load_keys([public_key])  # refuses what is no key, and a file others may change
-        trusted = verifying.read_file(public_key)
     with termination_is_an_exception(), _gateway(target, quiet) as (client, known_key):
         submitted = client.submit(**job.spec)
         if detach:
@@ -120,11 +134,14 @@ def _gateway(target: gateway.Target | None, quiet: bool) -> Iterator[tuple[Rookh
         with target.client() as client:
             yield client, None
         return
-    from rookhold_cli.temporary import require_server, temporary_gateway
+    from rookhold_cli.temporary import temporary_gateway
 
-    require_server()
     if not quiet:
         output.say("no gateway is configured; starting a temporary one on this computer")
+        if gateway.development_runs():
+            output.say(
+                f"a development gateway runs here; to use it: {gateway.DEVELOPMENT.settings}"
+            )
     with temporary_gateway() as ours, ours.target.client() as client:
         backend = client.capabilities().execution.backend
         if backend == "off":  # said even with --quiet: it is about what the job can do to you

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rookhold_cli import ending, gateway, output
+from rookhold_cli import ending, gateway, output, plain_words
 from rookhold_cli.commands.jobs import when
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ def _facts(detail: JobDetail) -> Iterator[tuple[str, str]]:
         yield "limits", _limits(receipt)
     elif detail.finished:
         yield "sandbox", "the job never became ready in one"
-    yield "evidence", detail.attestation.state
+    state = detail.attestation.state
+    if state == "unavailable" and not detail.finished:
+        state = "not yet"
+    yield "evidence", state
     if detail.receipt_sha256:
         yield "receipt", f"sha256:{detail.receipt_sha256}"
 
@@ -62,6 +65,10 @@ def _limits(receipt: Any) -> str:
     effective = receipt.get("effective_limits") or {}
     names = ("wall_seconds", "cpu_seconds", "mem_mb", "max_pids", "max_file_mb")
     held = [f"{name} {effective[name]}" for name in names if effective.get(name) is not None]
-    loose = [name for name in names if effective.get(name) is None]
+    loose = [name for name in names if effective.get(name) is None and name != "cpu_seconds"]
     said = ", ".join(held) or "none"
-    return f"{said}; not enforced here: {', '.join(loose)}" if loose else said
+    if loose:
+        said += f"; not enforced here: {', '.join(loose)}"
+    if effective.get("cpu_seconds") is None:
+        said += f"; {plain_words.MEASURED}: cpu_seconds"
+    return said

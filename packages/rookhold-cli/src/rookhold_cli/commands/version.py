@@ -19,8 +19,8 @@ _WHEELS = (
     "rookhold-store",
     "rookhold-exec",
     "rookhold-server",
-    "rookhold-governance",
 )
+_IF_INSTALLED = ("rookhold-governance",)  # not to be had yet: nobody misses it
 
 
 @click.command("version")
@@ -28,6 +28,7 @@ _WHEELS = (
 def command(as_json: bool) -> None:
     """Show the versions of what is installed; each wheel has its own."""
     found = {wheel: _version(wheel) for wheel in _WHEELS}
+    found |= {wheel: version for wheel in _IF_INSTALLED if (version := _version(wheel))}
     if as_json:
         output.as_json({"wheels": found, "python": platform.python_version()})
         return
