@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -39,13 +40,25 @@ def _lacks_node() -> str:
 
 
 @cache
-def _lacks_groups() -> str:
-    from rookhold_exec.cgroup.discovery import places
+def _groups() -> frozenset[str]:
+    """Return the controllers under which a group may be made here; version 1's as "v1:name" too."""
+    from rookhold_exec.cgroup.discovery import find
 
-    have = {place[0] for place in places()}
-    if os.geteuid() == 0 and (have >= {"memory", "cpuacct", "pids"} or "v2" in have):
-        return ""
-    return "no control group may be made here"
+    have: set[str] = set()
+    for found in find() if os.geteuid() == 0 else ():
+        if found.place is not None:
+            name, version, directory = found.place
+            have |= {name, f"v{version}:{name}"}
+            if version == 2:
+                have |= set((Path(directory) / "cgroup.controllers").read_text("ascii").split())
+    return frozenset(have)
+
+
+def _lacks_groups(*wanted: str) -> str:
+    if not _groups():
+        return "no control group may be made here"
+    missing = sorted(set(wanted) - _groups())
+    return f"no control group may be made here for {', '.join(missing)}" if missing else ""
 
 
 @cache
@@ -61,16 +74,31 @@ def _lacks_index() -> str:
     return "" if done.returncode == 0 else "no package index answers, and nothing was kept from one"
 
 
+@cache
+def _lacks_other_readers() -> str:
+    if os.geteuid() != 0:
+        return "only root can try it as another account"
+    argv = [sys.executable, "-c", "import rookhold_types"]
+    done = subprocess.run(argv, user=65534, cwd="/", capture_output=True, check=False, timeout=60)
+    return "" if done.returncode == 0 else "other accounts cannot read this checkout"
+
+
+def _lacks_x86_64() -> str:
+    return "" if platform.machine() == "x86_64" else "not an x86-64 machine"
+
+
 def _lacks_oldest_python() -> str:
     return "" if sys.version_info[:2] == (3, 11) else "not run on Python 3.11, the oldest supported"
 
 
-REQUIREMENTS: dict[str, Callable[[], str]] = {
+REQUIREMENTS: dict[str, Callable[..., str]] = {
     "linux_ns": _lacks_namespaces,
     "root": _lacks_root,
     "node": _lacks_node,
     "groups": _lacks_groups,
     "unfiltered": _lacks_nothing_of_the_kernel,
+    "readable": _lacks_other_readers,
+    "x86_64": _lacks_x86_64,
     "online": _lacks_index,
     "oldest_python": _lacks_oldest_python,
 }
@@ -78,10 +106,10 @@ REQUIREMENTS: dict[str, Callable[[], str]] = {
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this host cannot serve, saying why; nothing else may skip."""
-    for name, lacks in REQUIREMENTS.items():
-        if item.get_closest_marker(name) and (reason := lacks()):
+    for mark in item.iter_markers():
+        if mark.name in REQUIREMENTS and (reason := REQUIREMENTS[mark.name](*mark.args)):
             item.stash[_LACKING] = True
-            pytest.skip(f"{name}: {reason}")
+            pytest.skip(f"{mark.name}: {reason}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,6 +1,7 @@
 import importlib.metadata
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -389,7 +390,7 @@ def test_a_verdict_that_cannot_be_written_is_not_a_success(folder: Folder) -> No
 def test_a_closed_or_full_stream_changes_no_status_but_that_of_a_lost_answer(
     folder: Folder, arguments: str, redirection: str, status: int
 ) -> None:
-    command = f"{sys.executable} -m rookhold_attestation {arguments} {redirection}"
+    command = f"{shlex.quote(sys.executable)} -m rookhold_attestation {arguments} {redirection}"
     ran = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=folder.key.parent,

@@ -26,8 +26,7 @@ from rookhold_exec.cgroup import (
 
 def place_of(controller: str) -> Path:
     [found] = [each for each in find() if each.controller == controller]
-    if found.place is None:
-        pytest.skip(f"{controller}: {found.why}")
+    assert found.place is not None
     return Path(found.place[2])
 
 
@@ -147,6 +146,7 @@ def test_a_file_that_the_kernel_lacks_is_an_os_error(tree: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.groups("v1:memory")
 @pytest.mark.parametrize("made", ["memory"], indirect=True)
 def test_version_1_memory_really_takes_its_limit(made: Path) -> None:
     memory = MemoryV1(Group(made))
@@ -158,6 +158,7 @@ def test_version_1_memory_really_takes_its_limit(made: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.groups("v1:pids")
 @pytest.mark.parametrize("made", ["pids"], indirect=True)
 def test_version_1_pids_really_takes_its_limit(made: Path) -> None:
     pids = PidsV1(Group(made))
@@ -172,6 +173,7 @@ def test_version_1_pids_really_takes_its_limit(made: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.groups("v1:cpuacct")
 @pytest.mark.parametrize("made", ["cpuacct"], indirect=True)
 def test_version_1_cpu_time_is_counted(made: Path) -> None:
     cpu = CpuAcctV1(Group(made))
@@ -182,6 +184,7 @@ def test_version_1_cpu_time_is_counted(made: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.groups("v2")
 @pytest.mark.parametrize("made", ["v2"], indirect=True)
 def test_version_2_has_its_core_files(made: Path) -> None:
     group, cpu = UnifiedController(Group(made)), CpuV2(Group(made))
@@ -202,6 +205,7 @@ def test_version_2_has_its_core_files(made: Path) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.groups("v2")
 @pytest.mark.parametrize("made", ["v2"], indirect=True)
 def test_version_2_controllers_really_take_their_limits(made: Path) -> None:
     """With whatever controllers the unified hierarchy of this host has, if only a minor one."""

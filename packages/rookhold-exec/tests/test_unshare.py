@@ -19,7 +19,7 @@ NAMESPACES = {
     "user": unshare.CLONE_NEWUSER,
     "net": unshare.CLONE_NEWNET,
 }
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces without a user one need root")
+needs_root = pytest.mark.root
 
 
 def in_child(work: Callable[[], object]) -> str:

@@ -53,7 +53,7 @@ def test_a_directory_that_others_may_write_is_refused_and_not_changed(
     assert list(parent.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a directory of root's")
+@pytest.mark.root
 def test_a_sticky_directory_of_roots_passes_and_one_of_anothers_does_not(tmp_path: Path) -> None:
     parent = tmp_path / "tmp"
     parent.mkdir()
@@ -116,7 +116,7 @@ def test_a_database_that_is_no_regular_file_is_refused(tmp_path: Path, kind: str
     assert refused(path)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+@pytest.mark.root
 def test_a_database_of_another_user_is_refused(tmp_path: Path) -> None:
     path = secure_database(tmp_path / "state" / "jobs.db")
     os.chown(path, 65534, 65534)
