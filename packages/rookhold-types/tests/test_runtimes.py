@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookhold_types import LANGUAGES, PACKS, SOURCE_NAMES, Language, default_pack
+from rookhold_types import LANGUAGES, PACKS, SOURCE_NAMES, Language
 
 
 def test_languages_are_listed_in_their_order() -> None:
@@ -18,9 +18,3 @@ def test_every_language_has_one_pack_and_one_source_name() -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_pack_is_named_after_its_language(language: str) -> None:
     assert PACKS[language].split(":")[0] == language
-    assert default_pack(language) == PACKS[language]
-
-
-@pytest.mark.parametrize("language", ["", "Python", "python3", "ruby", "python "])
-def test_an_unknown_language_has_no_pack(language: str) -> None:
-    assert default_pack(language) is None

@@ -1,6 +1,6 @@
 """Violation rules: each has its detail members, and none leaks more than it names."""
 
-from rookhold_types import RULE_DETAIL, ExecutorFault, OutputReason, Rule, states
+from rookhold_types import RULE_DETAIL, ExecutorFault, OutputReason, Rule
 
 
 def test_every_rule_has_its_detail() -> None:
@@ -37,8 +37,3 @@ def test_reasons_for_an_output_that_was_not_collected() -> None:
 
 def test_executor_faults_are_coarse() -> None:
     assert set(ExecutorFault) == {"executor_unavailable", "executor_failure"}
-
-
-def test_the_lifecycle_module_offers_the_same_names() -> None:
-    assert states.Rule is Rule
-    assert states.OutputReason is OutputReason

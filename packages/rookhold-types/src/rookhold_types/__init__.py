@@ -136,7 +136,6 @@ from rookhold_types.runtimes import (
     PACKS,
     SOURCE_NAMES,
     Language,
-    default_pack,
 )
 from rookhold_types.service import (
     AttestationCapabilities,
@@ -317,7 +316,6 @@ __all__ = [
     "control_list",
     "decode_files",
     "decode_strict",
-    "default_pack",
     "effective_stored_spec",
     "encode",
     "event_hash",

@@ -27,8 +27,3 @@ PACKS: Final[Mapping[str, str]] = MappingProxyType(
 SOURCE_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"python": "job.py", "node": "job.js", "bash": "job.sh"}
 )
-
-
-def default_pack(language: str) -> str | None:
-    """Return the pack that a job of `language` gets where packs exist; None if unknown."""
-    return PACKS.get(language)

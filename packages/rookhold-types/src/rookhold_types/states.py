@@ -6,8 +6,6 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from rookhold_types.errors import RookholdError
-from rookhold_types.violations import OutputReason as OutputReason
-from rookhold_types.violations import Rule as Rule
 
 
 class JobStatus(StrEnum):

@@ -9,15 +9,6 @@ from msgspec import UNSET, UnsetType
 from rookhold_types.events import WireEvent
 from rookhold_types.jobs import EffectiveJobSpec
 from rookhold_types.limits import LimitEnforcement
-from rookhold_types.service import AttestationCapabilities as AttestationCapabilities
-from rookhold_types.service import Capabilities as Capabilities
-from rookhold_types.service import CapabilityLimits as CapabilityLimits
-from rookhold_types.service import ExecutionPosture as ExecutionPosture
-from rookhold_types.service import Features as Features
-from rookhold_types.service import PublicKeyView as PublicKeyView
-from rookhold_types.service import SchedulerStatus as SchedulerStatus
-from rookhold_types.service import Status as Status
-from rookhold_types.service import WhoAmI as WhoAmI
 from rookhold_types.states import JobStatus
 from rookhold_types.wire import View
 

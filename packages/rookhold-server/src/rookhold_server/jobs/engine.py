@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from rookhold_store.operations import Participant
     from rookhold_types.clock import Clock
     from rookhold_types.jobs import JobSpec
+    from rookhold_types.service import Capabilities
     from rookhold_types.views import (
         CancelResponse,
-        Capabilities,
         JobDetail,
         JobPage,
         JobView,
