@@ -14,6 +14,7 @@ from rookhold_store import (
     StorageUnavailableError,
     Store,
     WaiveAttestation,
+    connection,
 )
 from rookhold_store.schema import expected_objects, read_objects, schema_text
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
@@ -379,3 +380,26 @@ def test_the_databases_files_are_private_while_open_and_after(path: Path) -> Non
     assert list(path.parent.iterdir()) == [path]  # the log was emptied and removed
     assert modes() == {0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_switch_to_the_write_ahead_log_waits_for_another_opener(path: Path) -> None:
+    path.parent.mkdir()
+    made = apsw.Connection(str(path))
+    made.execute("CREATE TABLE t(a); PRAGMA journal_mode = delete; BEGIN EXCLUSIVE")
+    done = threading.Event()
+
+    def let_go() -> None:
+        assert not done.wait(0.3)
+        made.execute("COMMIT")
+
+    other = connection.open_existing(path)
+    other.set_busy_timeout(0)  # what SQLite does in a switch whatever the timeout says
+    holder = threading.Thread(target=let_go)
+    holder.start()
+    try:
+        connection.prepare_writer(other)
+    finally:
+        done.set()
+        holder.join()
+        other.close()
+        made.close()

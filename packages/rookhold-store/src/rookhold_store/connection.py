@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
 import apsw
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_TIMEOUT_MS: Final = 5000
+_BUSY_PAUSE_SECONDS: Final = 0.005
 
 # How a statement fails: by SQLite, or already at a value that it cannot take or give back.
 ENGINE_ERRORS: Final = (apsw.Error, UnicodeError, OverflowError)
@@ -80,10 +82,25 @@ def immediate(db: apsw.Connection) -> Iterator[None]:
 
 def prepare_writer(db: apsw.Connection) -> None:
     """Turn a checked database into the writer's: write-ahead log, every commit on the disk."""
-    if db.pragma("journal_mode", "wal") != "wal":
+    if _write_ahead(db) != "wal":
         raise StorageUnavailableError("the file system does not support a write-ahead log")
     _apply(db, _WRITER_SETTINGS)
     db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+
+
+def _write_ahead(db: apsw.Connection) -> object:
+    """Ask for the write-ahead log, as patiently as for a lock, and return the mode in force.
+
+    SQLite asks no busy handler here: two openers that switch at once get an error at once.
+    """
+    until = monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            return db.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if monotonic() >= until:
+                raise
+            sleep(_BUSY_PAUSE_SECONDS)
 
 
 def _apply(db: apsw.Connection, settings: _Settings) -> None:
