@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from resource import (
+    RLIM_INFINITY,
     RLIMIT_CORE,
     RLIMIT_CPU,
     RLIMIT_FSIZE,
@@ -10,6 +11,7 @@ from resource import (
     RLIMIT_MSGQUEUE,
     RLIMIT_NOFILE,
     RLIMIT_NPROC,
+    getrlimit,
     setrlimit,
 )
 
@@ -26,23 +28,38 @@ def wanted(*, cpu_seconds: int, file_bytes: int, processes: int) -> tuple[Limit,
     a sampled one that may run a tenth ahead of it, so the rlimit lies above and is only a backstop.
     Its hard value is a second higher still: at equal limits the kernel kills without the SIGXCPU
     that tells why.
+
+    A limit that a receipt tells as a number is wanted exactly. The others are at most what the
+    server was started with: whoever lowered them there meant it, and nothing is claimed of them.
     """
     backstop = cpu_seconds + 1 + cpu_seconds // 4
     return (
-        (RLIMIT_CPU, b"Max cpu time", backstop, backstop + 1),
+        _at_most(RLIMIT_CPU, b"Max cpu time", backstop, backstop + 1),
         (RLIMIT_FSIZE, b"Max file size", file_bytes, file_bytes),
         (RLIMIT_CORE, b"Max core file size", 0, 0),
         (RLIMIT_NPROC, b"Max processes", processes, processes),
-        (RLIMIT_NOFILE, b"Max open files", OPEN_FILES, OPEN_FILES),
-        (RLIMIT_MEMLOCK, b"Max locked memory", _LOCKED_BYTES, _LOCKED_BYTES),
+        _at_most(RLIMIT_NOFILE, b"Max open files", OPEN_FILES, OPEN_FILES),
+        _at_most(RLIMIT_MEMLOCK, b"Max locked memory", _LOCKED_BYTES, _LOCKED_BYTES),
         (RLIMIT_MSGQUEUE, b"Max msgqueue size", 0, 0),
     )
 
 
 def apply(limits: tuple[Limit, ...]) -> None:
-    """Set them on this process; never above a hard limit that it already has."""
-    for resource, _, soft, hard in limits:
+    """Set them on this process, or what its hard limits leave of them.
+
+    In its user namespace nobody can raise one. What was cut short is not read back as it was
+    wanted, so that it is not claimed; the job still runs, under less than it asked for.
+    """
+    for limit in limits:
+        resource, _, soft, hard = _at_most(*limit)
         setrlimit(resource, (soft, hard))
+
+
+def _at_most(resource: int, name: bytes, soft: int, hard: int) -> Limit:
+    inherited = getrlimit(resource)[1]
+    if inherited == RLIM_INFINITY:
+        return resource, name, soft, hard
+    return resource, name, min(soft, inherited), min(hard, inherited)
 
 
 def in_force(limits: tuple[Limit, ...], text: bytes) -> bool:
