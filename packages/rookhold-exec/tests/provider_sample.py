@@ -128,6 +128,11 @@ class SampleRunning:
             real = path.resolve()
             if not real.is_relative_to(self._at.resolve()) or real != self._at.resolve() / name:
                 bad.append(UncollectedOutput(name, "link"))
+            elif any(
+                folder.is_dir() and not folder.stat().st_mode & 0o100
+                for folder in (self._at / part for part in reversed(Path(name).parents))
+            ):
+                bad.append(UncollectedOutput(name, "unreadable"))
             elif not path.exists():
                 bad.append(UncollectedOutput(name, "missing"))
             elif not path.is_file():

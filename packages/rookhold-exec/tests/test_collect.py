@@ -41,12 +41,16 @@ def test_every_other_kind_is_named(work: int, tmp_path: Path) -> None:
     (tmp_path / "output/closed").touch(mode=0o000)
     (tmp_path / "output/twice").write_text("x")
     os.link(tmp_path / "output/twice", tmp_path / "output/hard")
+    (tmp_path / "output/shut/deep").mkdir(parents=True)
+    (tmp_path / "output/shut/deep/file").write_text("x")
+    (tmp_path / "output/shut").chmod(0)
     with (tmp_path / "output/large").open("wb") as large:
         large.truncate(collect.FILE_MAX + 1)
     reasons = {
         "fifo": "not_regular",
         "dir": "not_regular",
         "closed": "unreadable",
+        "shut/deep/file": "unreadable",
         "hard": "link",
         "large": "too_large",
         "none": "missing",

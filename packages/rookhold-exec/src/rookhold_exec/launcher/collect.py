@@ -62,7 +62,7 @@ def read(work: int, path: str, left: int) -> bytes | str:
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             return "not_regular"
-        if not before.st_mode & stat.S_IRUSR:
+        if not before.st_mode & stat.S_IRUSR or _shut(work, path):
             return "unreadable"  # its owner could not read it either
         if before.st_nlink > 1:
             return "link"
@@ -75,6 +75,16 @@ def read(work: int, path: str, left: int) -> bytes | str:
         return "unreadable"
     finally:
         os.close(fd)
+
+
+def _shut(work: int, path: str) -> bool:
+    """Say whether a directory on the way lets not even its owner through, whoever we are."""
+    at = path.find("/")
+    while at >= 0:
+        if not os.lstat(path[:at], dir_fd=work).st_mode & stat.S_IXUSR:
+            return True
+        at = path.find("/", at + 1)
+    return False
 
 
 def _whole(fd: int, before: os.stat_result) -> bytes | str:

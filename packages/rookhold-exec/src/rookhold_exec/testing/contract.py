@@ -153,6 +153,7 @@ class RunningContract(HarnessContract):
             "os.mkdir('output/dir')\n"
             "open('output/large', 'wb').truncate((2 << 20) + 1)\n"
             "open('output/closed', 'wb').close(); os.chmod('output/closed', 0)\n"
+            "open('output/shut/deep/file', 'wb').close(); os.chmod('output/shut', 0)\n"
         )
         wanted = [
             "deep/er/good",
@@ -163,6 +164,7 @@ class RunningContract(HarnessContract):
             "dir",
             "large",
             "none",
+            "shut/deep/file",
         ]
         outputs = tuple(f"output/{name}" for name in (*wanted, "closed"))
         report = harness.run("python", code, outputs=outputs).report
@@ -177,6 +179,7 @@ class RunningContract(HarnessContract):
             "output/large": "too_large",
             "output/none": "missing",
             "output/closed": "unreadable",
+            "output/shut/deep/file": "unreadable",
         }
 
     def test_outputs_of_a_failed_job_come_back_too(self, harness: Harness) -> None:
