@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .interrupts import undisturbed
+from .surroundings import state_directories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,11 +47,8 @@ def private_state(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[Pat
 
 def _above(environ: Mapping[str, str]) -> Path | None:
     """Return a directory of the user's own for them; None where only the temp directory is left."""
-    for name, below in (("XDG_STATE_HOME", "rookhold"), ("HOME", ".local/state/rookhold")):
-        home = environ.get(name, "")
-        if not home.startswith("/"):
-            continue
-        path = Path(home, below, "temporary")
+    for directory in state_directories(environ):
+        path = directory / "temporary"
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = path.resolve(strict=True)

@@ -19,6 +19,7 @@ from .gateway import Target
 from .interrupts import undisturbed
 from .output import plain
 from .private_state import private_state
+from .surroundings import is_production
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +67,7 @@ def temporary_gateway(environ: Mapping[str, str] = os.environ) -> Iterator[Tempo
     It watches a pipe whose other end only this process holds, so that it also ends, and its jobs
     with it, when this process is killed outright.
     """
-    if environ.get("ROOKHOLD_ENV", "").strip().lower() in {"prod", "production", "release"}:
+    if is_production(environ):
         raise UsageError(
             "no gateway is configured, and ROOKHOLD_ENV says production:"
             " a temporary gateway is for development only"

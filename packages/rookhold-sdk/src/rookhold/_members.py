@@ -38,9 +38,6 @@ class Members:
     def flag(self, name: str) -> bool:
         return self._one(name, bool)
 
-    def maybe_flag(self, name: str) -> bool | None:
-        return None if self.raw.get(name) is None else self._one(name, bool)
-
     def mapping(self, name: str) -> dict[str, Any]:
         return self._one(name, dict)
 

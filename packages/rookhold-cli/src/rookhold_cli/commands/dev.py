@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,9 +11,11 @@ import click
 from rookhold_cli import gateway, output
 from rookhold_cli.errors import CommandError, GatewayStartError, UsageError
 from rookhold_cli.extras import load
+from rookhold_cli.surroundings import is_production, state_directories
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 # Credentials of a real gateway have no place in one that accepts a public key.
 _SET_ASIDE: Final = (
@@ -63,7 +64,7 @@ def _check_port(port: int) -> None:
 
 def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list[str]]:
     """Return the server's environment and what to say about it; makes the signing key if needed."""
-    if environ.get("ROOKHOLD_ENV", "").strip().lower() in {"prod", "production", "release"}:
+    if is_production(environ):
         raise UsageError("ROOKHOLD_ENV says production; use `rookhold serve` there")
     kept = {name: text for name, text in environ.items() if name not in _SET_ASIDE}
     kept["ROOKHOLD_ADDR"] = f"{_HOST}:{port}"
@@ -95,7 +96,9 @@ def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list
 def _signing_key(environ: Mapping[str, str]) -> tuple[Path, bool]:
     """Return the state directory's signing key and whether it was made just now."""
     keys = load("rookhold_attestation.keys", what="signing evidence", extra="server")
-    directory = state_directory(environ)
+    directory = next(state_directories(environ), None)
+    if directory is None:
+        raise UsageError("neither XDG_STATE_HOME nor HOME says where to keep development state")
     path = directory / _KEY_NAME
     judge = load("rookhold_server.config.state_directory", what="serving", extra="server")
     ours = load("rookhold_types.errors", what="serving", extra="server")
@@ -108,11 +111,3 @@ def _signing_key(environ: Mapping[str, str]) -> tuple[Path, bool]:
     except (ours.RookholdError, theirs.AttestationError) as exc:
         raise StateError(f"{directory}: {exc} ({exc.code})") from exc
     return path, True
-
-
-def state_directory(environ: Mapping[str, str]) -> Path:
-    """Return where development keeps its state; the same place as the server's own."""
-    for name, below in (("XDG_STATE_HOME", "rookhold"), ("HOME", ".local/state/rookhold")):
-        if (home := environ.get(name, "")).startswith("/"):
-            return Path(home, below)
-    raise UsageError("neither XDG_STATE_HOME nor HOME says where to keep development state")
