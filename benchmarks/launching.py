@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from benchmarks import bubblewrap, programs, spawning
-from benchmarks.figures import median, ratio
+from benchmarks.figures import median, percentile, ratio
 from rookhold_exec.executor import SandboxPlan
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
@@ -140,12 +140,15 @@ def _show(
 ) -> None:
     table = book.table(
         "Launch",
-        "ms from the request to the end of every process, medians; all launchers in turn",
+        "ms from the request to the end of every process, medians; all launchers in turn; "
+        "p10 is what is left of a busy machine's noise",
         "program",
         "launcher",
         "ms",
         "x bare",
         "x bubblewrap",
+        "p10 ms",
+        "p10 x bubblewrap",
     )
     for program in wanted:
         bare = median(samples[BARE, program.name])
@@ -154,5 +157,11 @@ def _show(
             if (taken := samples.get((launcher, program.name))) is None:
                 continue
             middle = book.put(f"launch.{program.name}.{launcher}", median(taken))
-            against = ratio(middle, median(wrapped)) if wrapped else "-"
-            table.add(program.name, launcher, middle, ratio(middle, bare), against)
+            low = book.put(f"launch.{program.name}.{launcher}.p10", percentile(taken, 0.1))
+            against = low_against = "-"
+            if wrapped:
+                against = ratio(middle, median(wrapped))
+                low_against = ratio(low, percentile(wrapped, 0.1))
+            table.add(
+                program.name, launcher, middle, ratio(middle, bare), against, low, low_against
+            )

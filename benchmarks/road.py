@@ -155,6 +155,8 @@ def _show(
         "p50 x bare",
         "p50 x baseline",
         "jobs/s x baseline",
+        "p10 ms",
+        "p10 x baseline",
     )
     for language in LANGUAGES:
         bare = median(times[BARE, language])
@@ -176,4 +178,6 @@ def _show(
                 ratio(p50, bare),
                 ratio(p50, median(other)) if other else "-",
                 ratio(rate, median(rates[BASELINE, language])) if other else "-",
+                low := book.put(f"{name}.p10_ms", percentile(taken, 0.1)),
+                ratio(low, percentile(other, 0.1)) if other else "-",
             )
