@@ -17,7 +17,6 @@ def judge(spec: dict[str, Any]) -> None:
     What depends on its sandbox, isolation classes and runtime packs, is left to it.
     """
     types = load("rookhold_types", what=_WHAT, extra="server")
-    msgspec = load("msgspec", what=_WHAT, extra="server")
     key = spec["idempotency_key"]
     if key is not None and not types.valid_idempotency_key(key):
         raise UsageError("an idempotency key is 1 to 128 visible ASCII characters")
@@ -25,7 +24,7 @@ def judge(spec: dict[str, Any]) -> None:
         language=spec["language"],
         code=spec["code"],
         stdin=spec["stdin"],
-        limits=msgspec.convert(spec["limits"], types.Limits),
+        limits=types.Limits(**spec["limits"]),  # each within 32 bits, as options are read
         files=tuple(
             types.JobFile(path=path, content_base64=base64.b64encode(content).decode("ascii"))
             for path, content in spec["files"].items()
