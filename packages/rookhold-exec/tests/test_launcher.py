@@ -158,6 +158,64 @@ def test_a_job_that_comes_before_anybody_noticed_the_death_goes_to_the_next_laun
     harness.do(scenario())
 
 
+# A launcher that answers as one that is ready, and is gone at once.
+_SHORT_LIVED = """
+import socket
+from rookhold_exec.launcher.protocol import READY, VERSION, encode
+server = socket.socket(fileno=3)
+server.recv(131072)
+server.send(encode({"op": READY, "version": VERSION}))
+"""
+
+
+def test_a_launcher_that_answers_and_dies_at_once_is_replaced(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = client(harness)
+    settings, attempts = launcher._settings, []
+
+    def busy_meanwhile() -> dict[str, object]:
+        attempts.append(launcher.pid)
+        if len(attempts) == 2:
+            monkeypatch.undo()  # the third is a real one
+        # The loop looks up again only when answer and death are both there to be seen.
+        asyncio.get_running_loop().call_soon(time.sleep, 0.7)
+        return settings()
+
+    async def scenario() -> None:
+        argv = (sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_SHORT_LIVED}")
+        monkeypatch.setattr(launcher, "_interpreter", argv)
+        monkeypatch.setattr(launcher, "_settings", busy_meanwhile)
+        os.kill(launcher.pid, signal.SIGKILL)
+        async with asyncio.timeout(30):
+            while not launcher.restarts:
+                await asyncio.sleep(0.01)
+        assert launcher.pid not in attempts
+        again = await harness.finish(harness.plan("bash", "echo again"))
+        assert again.stdout == b"again\n"
+
+    harness.do(scenario())
+    assert len(attempts) == 2
+
+
+def test_a_launcher_that_dies_before_it_answers_is_replaced_at_once(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = client(harness)
+
+    async def scenario() -> float:
+        monkeypatch.setattr(launcher, "_interpreter", ("/usr/bin/true",))
+        began = time.monotonic()
+        os.kill(launcher.pid, signal.SIGKILL)
+        await asyncio.sleep(0.1)
+        monkeypatch.undo()
+        again = await harness.finish(harness.plan("bash", "echo again"))
+        assert again.stdout == b"again\n"
+        return time.monotonic() - began
+
+    assert harness.do(scenario()) < 5
+
+
 def test_jobs_leave_no_process_descriptor_or_group(harness: Harness) -> None:
     pid = client(harness).pid
 

@@ -94,6 +94,9 @@ class LauncherClient:
                 stage=stage,
                 errno=number,
             )
+        if self._gone.is_set():  # it answered and died, and both were heard of at once
+            await self._abandon()
+            raise ExecutorUnavailableError("the launcher did not come up")
         loop.add_reader(ours.fileno(), self._told)
         self._served = True
         self._up.set()
@@ -192,9 +195,11 @@ class LauncherClient:
         with contextlib.suppress(ChildProcessError):  # somebody else here may reap every child
             os.waitpid(self.pid, 0)
         served, self._served = self._served, False
-        self._disconnect()
         self._gone.set()
-        if served and not self._closing:
+        if not served:  # `open` still listens to its socket, and hears of it there
+            return
+        self._disconnect()
+        if not self._closing:
             _log.error("the launcher died; restarting it", extra={"code": "launcher_lost"})
             self._restarting = loop.create_task(self._restart())
 
@@ -205,7 +210,7 @@ class LauncherClient:
             attempt += 1
             try:
                 await self.open()
-            except ExecutorUnavailableError:
+            except Exception:  # noqa: BLE001 - whatever it was: without a launcher no job runs
                 _log.exception("the launcher did not restart", extra={"code": "launcher_lost"})
             else:
                 self.restarts += 1
