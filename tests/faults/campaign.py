@@ -316,7 +316,13 @@ class Campaign:
             self._fail(*found)
 
     def _await(self, condition: Callable[[], bool], otherwise: str) -> None:
-        if not eventually(SETTLE_SECONDS, condition):
+        def over() -> bool:
+            assert self.gateway.process is not None
+            if (status := self.gateway.process.poll()) is not None:
+                self._fail(f"the server ended by itself, with {status}")
+            return condition()
+
+        if not eventually(SETTLE_SECONDS, over):
             open_now = [(job, self._book.status(job)) for job in self._book.open_jobs()]
             self._fail(f"{otherwise}: open {open_now}, {self._leftovers.strays()}")
 
