@@ -16,8 +16,10 @@ WORKERS = 2
 
 def test_a_job_cancelled_in_the_queue_never_runs(site: Site, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    slots = [site.submit("bash", "sleep 20", limits={"wall_seconds": 60}) for _ in range(WORKERS)]
-    assert eventually(60, lambda: all(site.client.job(j).status == "running" for j in slots))
+    busy = "echo busy; sleep 20"
+    slots = [site.submit("bash", busy, limits={"wall_seconds": 60}) for _ in range(WORKERS)]
+    # what it printed is stored: it really runs, and is not merely about to be launched
+    assert eventually(60, lambda: all(site.client.result(j, 0).stdout for j in slots))
 
     code = f"echo ran > output/marker; echo ran > '{marker}'; echo ran"
     waiting = site.submit("bash", code, outputs=["output/marker"])
