@@ -45,7 +45,7 @@ check:  ## lint, types, layers and every test; what CI runs
 
 soak:  ## the same tests with big counts; takes long
 	@$(PYTHON) tools/setup.py --for check
-	@ROOKHOLD_TEST_SOAK=1 $(BIN)/python -m pytest -m soak
+	@$(BIN)/python -m pytest -m soak
 
 bench:  ## measure: launch, HTTP, store, evidence, memory; a few minutes; ARGS="--json FILE"
 	@$(PYTHON) tools/setup.py --for bench
