@@ -79,7 +79,12 @@ def _lacks_other_readers() -> str:
     if os.geteuid() != 0:
         return "only root can try it as another account"
     argv = [sys.executable, "-c", "import rookhold_types"]
-    done = subprocess.run(argv, user=65534, cwd="/", capture_output=True, check=False, timeout=60)
+    try:
+        done = subprocess.run(
+            argv, user=65534, cwd="/", capture_output=True, check=False, timeout=60
+        )
+    except PermissionError:  # not even the interpreter
+        return "other accounts cannot run this interpreter"
     return "" if done.returncode == 0 else "other accounts cannot read this checkout"
 
 

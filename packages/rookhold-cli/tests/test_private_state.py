@@ -57,7 +57,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(home: Path) -> None:
     )
     killed = subprocess.run(
         [sys.executable, "-c", program],
-        env=os.environ | {"HOME": str(home)},
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
         capture_output=True,
         text=True,
         timeout=60,
