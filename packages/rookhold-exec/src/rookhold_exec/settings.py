@@ -15,6 +15,9 @@ class ExecSettings(Struct, frozen=True, kw_only=True):
     `path` is the server's own PATH, which only `off` uses. `launcher` is the interpreter of the
     launcher with its options. `faults` names controls that are left out on purpose, so that tests
     can see a receipt that lacks them; nothing but a test ever sets it.
+
+    `rootfs` is the private root of the isolated backends, `rootfs_sha256` the digest its manifest
+    must have. `production` holds what only development may do without.
     """
 
     workers: int = 2  # slots; as root each has a uid of its own
@@ -27,6 +30,13 @@ class ExecSettings(Struct, frozen=True, kw_only=True):
     path: str = ""
     launcher: tuple[str, ...] = (sys.executable, "-I", "-S")
     faults: frozenset[str] = frozenset()
+    production: bool = False
+    rootfs: str | None = None
+    rootfs_sha256: str | None = None
+    runsc: str | None = None
+    runsc_platform: str = "systrap"
+    gvisor_uid: int = 65534
+    gvisor_gid: int = 65534
 
     def interpreters(self) -> dict[str, str]:
         """Return the configured interpreter of each language."""
