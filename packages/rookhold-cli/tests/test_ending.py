@@ -31,6 +31,15 @@ def test_an_outcome_is_said_in_plain_words(
     assert said in sentence(*outcome, limits=LIMITS, rules=["executor_error"])
 
 
+@pytest.mark.parametrize("outcome", [("succeeded", 0, None), ("failed", 254, None)], ids=str)
+def test_a_process_limit_that_was_reached_is_said_beside_the_end(
+    outcome: tuple[str, int | None, str | None],
+) -> None:
+    plain = sentence(*outcome, limits={"max_pids": 32})
+    said = sentence(*outcome, limits={"max_pids": 32}, rules=["process_limit_reached"])
+    assert said == f"{plain}; it reached its limit of 32 processes"
+
+
 @pytest.mark.parametrize(
     "killed_by",
     [

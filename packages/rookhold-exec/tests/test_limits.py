@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rookhold_exec.backends.launched import LaunchedExecutor
+from rookhold_exec.executor import Violation
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
 from rookhold_exec.testing import Harness, Result
@@ -42,8 +43,9 @@ def lowered(harness: Harness, kind: int, value: int) -> Result:
 
 def test_a_limit_that_is_not_told_is_lowered_and_everything_is_claimed(harness: Harness) -> None:
     result = lowered(harness, resource.RLIMIT_NOFILE, 800)
-    assert result.stdout.split() == [b"800", b"64", b"8192"]
     provenance = result.report.provenance
+    counted = "cgroup-pids" in provenance.controls  # then the rlimit is a backstop above
+    assert result.stdout.split() == [b"800", b"%d" % (64 + counted), b"8192"]
     assert "rlimits" in provenance.controls
     assert provenance.limit_enforcement.file
     assert provenance.effective_limits.max_file_mb == 8
@@ -65,3 +67,47 @@ def test_a_process_limit_that_is_not_the_one_asked_for_is_not_claimed(harness: H
     assert "rlimits" not in provenance.controls
     counted = "cgroup-pids" in provenance.controls
     assert provenance.limit_enforcement.pids is counted
+
+
+FORKS = """
+import os, time
+made = 0
+try:
+    while made < 50:
+        if os.fork() == 0:
+            time.sleep(60)
+        made += 1
+except BlockingIOError:
+    pass
+print(made)
+"""
+
+
+def test_a_process_limit_that_refused_a_fork_is_told_where_a_group_counts_them(
+    harness: Harness,
+) -> None:
+    result = harness.run("python", FORKS, limits=Limits(max_pids=16))
+    assert (result.stdout, result.report.status) == (b"15\n", JobStatus.SUCCEEDED)
+    told = [event for event in result.events if isinstance(event, Violation)]
+    if "cgroup-pids" in result.report.provenance.controls:
+        assert told == [Violation("process_limit_reached", {"max_pids": 16})]
+    else:
+        assert told == []
+
+
+def test_a_process_limit_that_refused_nothing_is_not_told(harness: Harness) -> None:
+    result = harness.run("python", FORKS.replace("50", "15"), limits=Limits(max_pids=16))
+    assert (result.stdout, result.rules) == (b"15\n", [])
+
+
+def test_a_process_limit_without_its_group_is_exact_and_not_told(tmp_path: Path) -> None:
+    settings = ExecSettings(jobs_root=str(tmp_path), faults=frozenset({"cgroup-pids"}))
+    harness = Harness(choose_backend("namespaces-dev", settings))
+    harness.do(harness.executor.open())
+    try:
+        result = harness.run("python", FORKS, limits=Limits(max_pids=16))
+    finally:
+        harness.close()
+    assert "cgroup-pids" not in result.report.provenance.controls
+    assert result.report.provenance.effective_limits.max_pids == 16
+    assert (result.stdout, result.rules) == (b"15\n", [])

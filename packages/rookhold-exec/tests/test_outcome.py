@@ -18,6 +18,7 @@ def facts(**changed: object) -> Facts:
         "payload_cpu_usec": 900,
         "memory_peak": 4096,
         "oom_kills": 0,
+        "pids_refused": 0,
         "samples": [],
     }
     return Facts(**(whole | changed))
@@ -64,7 +65,20 @@ def test_the_cause_is_named_by_what_was_counted(
 ) -> None:
     outcome = judge(facts(**changed), LIMITS, None)
     assert (outcome.status, outcome.exit_code, outcome.killed_by) == (status, code, killer)
-    assert (None if outcome.violation is None else outcome.violation.rule) == rule
+    assert [violation.rule for violation in outcome.violations] == ([rule] if rule else [])
+
+
+@pytest.mark.parametrize("changed", [case[0] for case in CASES])
+def test_refused_forks_are_told_first_and_change_nothing_else(changed: dict[str, object]) -> None:
+    without = judge(facts(**changed), LIMITS, None)
+    told = judge(facts(**changed, pids_refused=3), LIMITS, None)
+    reached = Violation("process_limit_reached", {"max_pids": LIMITS.max_pids})
+    assert told.violations == (reached, *without.violations)
+    assert (told.status, told.exit_code, told.killed_by) == (
+        without.status,
+        without.exit_code,
+        without.killed_by,
+    )
 
 
 def test_a_cancel_is_a_cancel_whatever_its_reason() -> None:
@@ -72,7 +86,7 @@ def test_a_cancel_is_a_cancel_whatever_its_reason() -> None:
         outcome = judge(facts(cause="killed", status=-1), LIMITS, reason)
         assert outcome.status is JobStatus.CANCELLED
         assert outcome.killed_by == "cancelled"
-        assert outcome.violation == Violation("job_cancelled", {})
+        assert outcome.violations == (Violation("job_cancelled", {}),)
 
 
 def test_a_job_that_ended_before_the_cancel_arrived_keeps_its_end() -> None:

@@ -13,6 +13,7 @@ def test_details_name_no_host_matter() -> None:
         "wall_seconds",
         "cpu_seconds",
         "mem_mb",
+        "max_pids",
         "signal",
         "stage",
         "code",

@@ -56,6 +56,21 @@ def sentence(
     rules: Iterable[str] = (),
 ) -> str:
     """Say how a job with this outcome ended; `limits` are those that were in force."""
+    rules = list(rules)
+    said = _sentence(status, exit_code, killed_by, limits, rules)
+    if "process_limit_reached" in rules:
+        count = limits.get("max_pids")
+        said += f"; it reached its limit of {count} processes" if count else ""
+    return said
+
+
+def _sentence(
+    status: str,
+    exit_code: int | None,
+    killed_by: str | None,
+    limits: Mapping[str, Any],
+    rules: list[str],
+) -> str:
     if status == "succeeded":
         return "the job ended well"
     if status == "timed_out":

@@ -6,7 +6,7 @@ import os
 from signal import SIGXCPU
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rookhold_exec.executor import KillReason, ResourceUsage, Violation
 from rookhold_exec.launcher.protocol import CPU_GROUP, CPU_SUM, KILLED, WALL
@@ -24,7 +24,7 @@ class Outcome(Struct, frozen=True):
     status: JobStatus
     exit_code: int | None
     killed_by: str | None
-    violation: Violation | None
+    violations: tuple[Violation, ...] = ()
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -42,6 +42,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     payload_cpu_usec: int
     memory_peak: int
     oom_kills: int
+    pids_refused: int
     samples: list[int]
 
     def usage(self) -> ResourceUsage:
@@ -56,7 +57,19 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 def judge(facts: Facts, limits: Limits, reason: KillReason | None) -> Outcome:
-    """Name the one cause. A limit is named by its own counter, never guessed from a signal."""
+    """Name the one cause. A limit is named by its own counter, never guessed from a signal.
+
+    Reaching the process limit ends no job: a fork fails, and the job goes on as it can. So it is
+    told before the cause, and changes nothing of it.
+    """
+    ended = _cause(facts, limits, reason)
+    if facts.pids_refused > 0:
+        reached = Violation(Rule.PROCESS_LIMIT_REACHED, {"max_pids": limits.max_pids})
+        return structs.replace(ended, violations=(reached, *ended.violations))
+    return ended
+
+
+def _cause(facts: Facts, limits: Limits, reason: KillReason | None) -> Outcome:
     if facts.oom_kills > 0:
         return _limit(JobStatus.OOM_KILLED, KilledBy.CGROUP_OOM, *_memory(limits))
     if facts.cause == WALL:
@@ -78,16 +91,16 @@ def _by_itself(facts: Facts, limits: Limits) -> Outcome:
             return _limit(JobStatus.FAILED, KilledBy.RLIMIT_CPU, *_cpu(limits))
         if facts.cpu_usec >= allowed:
             return _limit(JobStatus.FAILED, _cpu_counter(facts), *_cpu(limits))
-        return Outcome(JobStatus.FAILED, None, signal_name(number), None)
+        return Outcome(JobStatus.FAILED, None, signal_name(number))
     code = os.WEXITSTATUS(facts.status)
     if code == 0:
-        return Outcome(JobStatus.SUCCEEDED, 0, None, None)
+        return Outcome(JobStatus.SUCCEEDED, 0, None)
     if facts.cpu_usec >= allowed:
         # One of its processes met its rlimit, and the job ended over that.
         rule, detail = _cpu(limits)
         killer = _cpu_counter(facts)
-        return Outcome(JobStatus.FAILED, code, killer, Violation(rule, detail))
-    return Outcome(JobStatus.FAILED, code, None, None)
+        return Outcome(JobStatus.FAILED, code, killer, (Violation(rule, detail),))
+    return Outcome(JobStatus.FAILED, code, None)
 
 
 def _cpu_counter(facts: Facts) -> KilledBy:
@@ -105,11 +118,11 @@ def timed_out(limits: Limits) -> Outcome:
 def lost() -> Outcome:
     """Return the outcome of a job whose supervisor is gone without a report."""
     violation = Violation(Rule.EXECUTOR_ERROR, {"code": ExecutorFault.FAILURE})
-    return Outcome(JobStatus.ERROR, None, None, violation)
+    return Outcome(JobStatus.ERROR, None, None, (violation,))
 
 
 def _limit(status: JobStatus, killer: str, rule: str, detail: dict[str, Any]) -> Outcome:
-    return Outcome(status, None, killer, Violation(rule, detail))
+    return Outcome(status, None, killer, (Violation(rule, detail),))
 
 
 def _wall(limits: Limits) -> tuple[str, dict[str, Any]]:

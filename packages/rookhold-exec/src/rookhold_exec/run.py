@@ -157,9 +157,8 @@ class SandboxRun:
         if self._finished.is_set() or not self._control.gone.is_set() or not captured:
             return
         self._finished.set()
-        violation = self._verdict().violation
-        if violation is not None and not self._discarding:
-            self._queue.append(violation)
+        if not self._discarding:
+            self._queue.extend(self._verdict().violations)
         self._wake.set()
         for call in self._after:
             call(self)

@@ -11,6 +11,7 @@ class Rule(StrEnum):
     WALL_CLOCK_EXCEEDED = "wall_clock_exceeded"
     CPU_LIMIT_EXCEEDED = "cpu_limit_exceeded"
     MEMORY_CAP_EXCEEDED = "memory_cap_exceeded"
+    PROCESS_LIMIT_REACHED = "process_limit_reached"
     SECCOMP_VIOLATION = "seccomp_violation"
     SANDBOX_BOOTSTRAP_FAILED = "sandbox_bootstrap_failed"
     EXECUTOR_ERROR = "executor_error"
@@ -25,6 +26,7 @@ RULE_DETAIL: Final[Mapping[Rule, tuple[str, ...]]] = MappingProxyType(
         Rule.WALL_CLOCK_EXCEEDED: ("wall_seconds",),
         Rule.CPU_LIMIT_EXCEEDED: ("cpu_seconds",),
         Rule.MEMORY_CAP_EXCEEDED: ("mem_mb",),
+        Rule.PROCESS_LIMIT_REACHED: ("max_pids",),
         Rule.SECCOMP_VIOLATION: ("signal",),
         Rule.SANDBOX_BOOTSTRAP_FAILED: ("stage",),
         Rule.EXECUTOR_ERROR: ("code",),

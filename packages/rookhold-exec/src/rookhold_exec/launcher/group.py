@@ -250,6 +250,9 @@ class NoGroup:
     def oom_kills(self) -> int:
         return 0
 
+    def pids_refused(self) -> int:
+        return 0
+
 
 def remove_directory(parent: int, path: str) -> bool:
     """Remove one group; False while it is busy, as it is until its last process is reaped."""

@@ -21,7 +21,9 @@ _LOCKED_BYTES = 64 * 1024
 Limit = tuple[int, bytes, int, int]  # resource, its name in /proc/<pid>/limits, soft, hard
 
 
-def wanted(*, cpu_seconds: int, file_bytes: int, processes: int) -> tuple[Limit, ...]:
+def wanted(
+    *, cpu_seconds: int, file_bytes: int, processes: int, counted: bool = False
+) -> tuple[Limit, ...]:
     """Return what one process of a job gets.
 
     CPU time is the supervisor's to limit, from an exact counter. The kernel compares an rlimit with
@@ -29,10 +31,14 @@ def wanted(*, cpu_seconds: int, file_bytes: int, processes: int) -> tuple[Limit,
     Its hard value is a second higher still: at equal limits the kernel kills without the SIGXCPU
     that tells why.
 
+    With `counted` a group holds the job to its processes and counts the forks that it refuses. The
+    rlimit, which comes first and counts nothing, is one above it and a backstop too.
+
     A limit that a receipt tells as a number is wanted exactly. The others are at most what the
     server was started with: whoever lowered them there meant it, and nothing is claimed of them.
     """
     backstop = cpu_seconds + 1 + cpu_seconds // 4
+    processes += counted
     return (
         _at_most(RLIMIT_CPU, b"Max cpu time", backstop, backstop + 1),
         (RLIMIT_FSIZE, b"Max file size", file_bytes, file_bytes),

@@ -113,5 +113,6 @@ class Meter:
             "payload_cpu_usec": family.payload_cpu_usec,
             "memory_peak": self._group.memory_peak(),
             "oom_kills": self._group.oom_kills(),
+            "pids_refused": self._group.pids_refused(),
             "samples": self._samples,
         }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from rookhold_exec.launcher.group import PIDS
 from rookhold_exec.launcher.limits import in_force
 
 TYPE_CHECKING = False
@@ -50,9 +51,13 @@ def controls(pid: int, job: Job) -> list[str]:
         seen.append("no-new-privileges")
     if _one_filter_more(status, setup.outer_filters):
         seen.append("seccomp")
-    if in_force(job.rlimits, _read(f"/proc/{pid}/limits")):
+    groups = job.group.seen(_read(f"/proc/{pid}/cgroup"))
+    # The rlimit of processes leaves the last word to a group; where that is not there, it is wrong.
+    if in_force(job.rlimits, _read(f"/proc/{pid}/limits")) and (
+        PIDS in groups or PIDS not in job.group.controls
+    ):
         seen.append("rlimits")
-    seen.extend(job.group.seen(_read(f"/proc/{pid}/cgroup")))
+    seen.extend(groups)
     seen.extend(_mounts(_read(f"/proc/{pid}/mountinfo"), job.space))
     seen.sort()
     return seen

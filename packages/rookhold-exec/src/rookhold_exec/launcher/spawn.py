@@ -7,6 +7,7 @@ from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
 
 from rookhold_exec.launcher import limits as rlimits
 from rookhold_exec.launcher.descriptors import raise_descriptor
+from rookhold_exec.launcher.group import PIDS
 from rookhold_exec.unshare import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -74,11 +75,6 @@ class Job:
         self.wall_ms: int = message["wall_ms"]
         self.cpu_usec: int = message["cpu_seconds"] * 1_000_000
         self.uid: int = setup.uid_base + message["slot"] if setup.switches_uid else -1
-        self.rlimits = rlimits.wanted(
-            cpu_seconds=message["cpu_seconds"],
-            file_bytes=message["file_bytes"],
-            processes=message["processes"],
-        )
         self.space = b"mode=0755"
         if "workspace-quota" not in setup.faults:
             self.space += b",size=%d,nr_inodes=%d" % (message["space_bytes"], message["inodes"])
@@ -92,6 +88,12 @@ class Job:
             mem_bytes=message["mem_bytes"],
             pids=message["processes"],
             uid=self.uid,
+        )
+        self.rlimits = rlimits.wanted(
+            cpu_seconds=message["cpu_seconds"],
+            file_bytes=message["file_bytes"],
+            processes=message["processes"],
+            counted=PIDS in self.group.controls,
         )
         self.pid = self.pidfd = -1
 
