@@ -14,6 +14,7 @@ GOOD = {
     "API_KEYS": "acme:a-long-enough-key-1",
     "ATTESTATION_MODE": "off",
     "SANDBOX": "namespaces",
+    "ROOTFS": "/srv/rookhold/rootfs",
 }
 PUBLIC = {"ADDR": "0.0.0.0:7300"}
 OURS = {"API_KEYS": "acme:a-long-enough-key-1"}
@@ -54,6 +55,7 @@ def test_a_complete_production_starts() -> None:
         ({"API_KEYS": "acme:fifteen-chars-x"[:20]}, "setting_unsafe ROOKHOLD_API_KEYS"),
         ({"ADDR": "192.0.2.1:7300"}, "setting_unsafe ROOKHOLD_ADDR"),
         ({"SECCOMP": "off"}, "setting_unsafe ROOKHOLD_SECCOMP"),
+        ({"GVISOR_PLATFORM": "ptrace"}, "setting_unsafe ROOKHOLD_GVISOR_PLATFORM"),
     ],
 )
 def test_production_refuses(change: dict[str, str], answer: str) -> None:
@@ -68,6 +70,26 @@ def test_production_behind_a_proxy_may_listen_beyond_loopback() -> None:
 
 def test_production_as_root_needs_an_account() -> None:
     assert start(GOOD, uid=0) == "setting_required ROOKHOLD_USER"
+    assert start(GOOD | {"USER": "rookhold"}, uid=0) == "starts"
+
+
+def test_development_may_use_the_slow_platform_of_gvisor() -> None:
+    assert start({"GVISOR_PLATFORM": "ptrace"}) == "starts"
+
+
+@pytest.mark.x86_64
+@pytest.mark.parametrize(
+    ("variables", "missing"),
+    [
+        ({"SANDBOX": "namespaces"}, "ROOKHOLD_ROOTFS"),
+        ({"SANDBOX": "gvisor"}, "ROOKHOLD_ROOTFS"),
+        ({"SANDBOX": "gvisor", "ROOTFS": "/srv/rootfs"}, "ROOKHOLD_GVISOR_RUNSC"),
+    ],
+)
+def test_a_named_backend_needs_what_only_the_operator_can_name(
+    variables: dict[str, str], missing: str
+) -> None:
+    assert start(variables) == f"setting_required {missing}"
 
 
 def test_production_wants_an_isolation_class_or_an_acknowledgement() -> None:
@@ -80,6 +102,13 @@ def test_auto_in_production_never_takes_a_weak_backend() -> None:
     auto = GOOD | {"SANDBOX": "auto", "UNSAFE_ALLOW_NAIVE": "true"}
     assert start(auto, found=NONE) == "setting_unsafe ROOKHOLD_SANDBOX"
     assert start(auto, found=SHARED) == "starts"
+
+
+def test_where_the_platform_has_no_such_backend_nothing_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert start({"SANDBOX": "gvisor"}) == "starts"  # as far as settings can tell
 
 
 @pytest.mark.parametrize(
@@ -102,7 +131,7 @@ def test_development_beyond_loopback_is_refused_unless_acknowledged(
 
 
 def test_development_beyond_loopback_with_good_keys_and_a_class_starts() -> None:
-    assert start(PUBLIC | OURS | {"SANDBOX": "namespaces"}) == "starts"
+    assert start(PUBLIC | OURS | {"SANDBOX": "namespaces", "ROOTFS": "/r"}) == "starts"
 
 
 def test_the_bound_address_counts_too() -> None:

@@ -41,6 +41,9 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.sandbox_uid_base == 210_000
     assert settings.seccomp is True
     assert settings.interpreters == {"python": "python3", "node": "node", "bash": "bash"}
+    assert (settings.rootfs, settings.rootfs_sha256, settings.user) == (None, None, None)
+    assert (settings.runsc, settings.runsc_platform) == (None, "systrap")
+    assert (settings.gvisor_uid, settings.gvisor_gid) == (65534, 65534)
     assert (settings.log_format, settings.log_level) == ("compact", "info")
     assert settings.database == Path("/home/somebody/.local/state/rookhold/rookhold.db")
     assert settings.jobs_root == Path("/home/somebody/.local/state/rookhold/jobs")
@@ -138,6 +141,21 @@ def test_a_variable_of_a_feature_not_built_refuses_the_start(name: str) -> None:
         ("SANDBOX_UID_BASE", "0"),
         ("SANDBOX_UID_BASE", "4294967294"),
         ("SECCOMP", "maybe"),
+        ("USER", "0"),
+        ("USER", "00"),
+        ("USER", "4294967295"),
+        ("USER", "two words"),
+        ("USER", "-rookhold"),
+        ("ROOTFS", "rootfs"),
+        ("ROOTFS", "/srv/../rootfs"),
+        ("GVISOR_RUNSC", "runsc"),
+        ("GVISOR_ROOTFS_SHA256", "ab" * 31),
+        ("GVISOR_ROOTFS_SHA256", "gg" * 32),
+        ("GVISOR_ROOTFS_SHA256", "ab" * 32 + "\n"),
+        ("GVISOR_PLATFORM", "hypervisor"),
+        ("GVISOR_UID", "0"),
+        ("GVISOR_GID", "0"),
+        ("GVISOR_GID", "4294967295"),
         ("PYTHON", " python3"),
         ("UNSAFE_ALLOW_NAIVE", "ja"),
         ("UNSAFE_ALLOW_PUBLIC_DEV", "2"),
@@ -204,6 +222,33 @@ def test_a_backend_has_its_aliases(text: str, backend: str) -> None:
 @pytest.mark.parametrize("text", ["off", "none", "disabled", "false", "0"])
 def test_the_filter_can_be_turned_off_in_development(text: str) -> None:
     assert read(SECCOMP=text).seccomp is False
+
+
+def test_the_isolated_backends_are_configured() -> None:
+    settings = read(
+        ROOTFS="/srv/rookhold/rootfs",
+        GVISOR_RUNSC="/usr/bin/runsc",
+        GVISOR_ROOTFS_SHA256="AB" * 32,
+        GVISOR_PLATFORM="kvm",
+        GVISOR_UID="4294967294",
+        GVISOR_GID="1",
+    )
+    assert settings.rootfs == Path("/srv/rookhold/rootfs")
+    assert settings.runsc == Path("/usr/bin/runsc")
+    assert settings.rootfs_sha256 == "ab" * 32
+    assert settings.runsc_platform == "kvm"
+    assert (settings.gvisor_uid, settings.gvisor_gid) == (4_294_967_294, 1)
+
+
+@pytest.mark.parametrize("text", ["rookhold", "_rookhold", "svc-rookhold.2", "998"])
+def test_the_account_of_the_server_is_a_name_or_a_number(text: str) -> None:
+    assert read(USER=text).user == text
+
+
+def test_the_account_of_the_server_is_never_root() -> None:
+    with pytest.raises(SettingError) as caught:
+        read(USER="root")
+    assert (caught.value.code, caught.value.variable) == ("setting_invalid", "ROOKHOLD_USER")
 
 
 def test_weights_are_read() -> None:

@@ -60,7 +60,7 @@ def test_without_keys_the_public_one_works_and_is_announced(server: Server) -> N
         ({"ENV": SECRET}, "setting_invalid", "ROOKHOLD_ENV"),
         ({"READY_FD": "99"}, "setting_invalid", "ROOKHOLD_READY_FD"),
         ({"SANDBOX": "no-such-provider"}, "unknown_backend", None),
-        ({"SANDBOX": "gvisor"}, "unsupported_platform", None),
+        ({"SANDBOX": "gvisor"}, "setting_required", "ROOKHOLD_ROOTFS"),
     ],
 )
 def test_a_refused_start_names_the_variable_and_shows_no_value(

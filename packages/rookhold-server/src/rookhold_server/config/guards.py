@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from typing import TYPE_CHECKING
 
 from rookhold_server.errors import RequiredSettingError, UnsafeSettingError
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 def check_settings(settings: Settings, *, effective_uid: int) -> None:
     """What can be told before anything is opened; refuses with the variable to change."""
     check_exposure(settings, settings.address)
+    _check_complete(settings)
     if not settings.production:
         return
     keys = settings.api_keys
@@ -32,12 +35,33 @@ def check_settings(settings: Settings, *, effective_uid: int) -> None:
         )
     if not settings.seccomp:
         raise UnsafeSettingError("ROOKHOLD_SECCOMP", "production does not run without the filter")
-    if effective_uid == 0:
-        raise RequiredSettingError(
-            "ROOKHOLD_USER",
-            "production as root needs an account to drop to, which this version cannot do; "
-            "start it as an unprivileged user",
+    if settings.runsc_platform == "ptrace":
+        raise UnsafeSettingError(
+            "ROOKHOLD_GVISOR_PLATFORM", "ptrace is for development; production takes systrap or kvm"
         )
+    if effective_uid == 0 and settings.user is None:
+        raise RequiredSettingError(
+            "ROOKHOLD_USER", "production as root needs an account for the HTTP server to run as"
+        )
+
+
+def _check_complete(settings: Settings) -> None:
+    """A backend that was named needs what only the operator can name; `auto` passes it by.
+
+    Where the platform has no such backend at all, that is said instead, when it is chosen.
+    """
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        return
+    needed = {
+        "namespaces": (("ROOKHOLD_ROOTFS", settings.rootfs),),
+        "gvisor": (
+            ("ROOKHOLD_ROOTFS", settings.rootfs),
+            ("ROOKHOLD_GVISOR_RUNSC", settings.runsc),
+        ),
+    }
+    for variable, value in needed.get(settings.sandbox, ()):
+        if value is None:
+            raise RequiredSettingError(variable, f"the backend {settings.sandbox} needs it")
 
 
 def check_exposure(

@@ -32,6 +32,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     production: bool
     address: Address
     tls_terminated_by_proxy: bool
+    user: str | None  # the account that a server started as root gives itself up for
     state_directory: Path | None  # where development keeps its state; None if nothing is kept there
     database: Path
     jobs_root: Path
@@ -45,8 +46,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_job_mem_mb: int
     memory_budget_mb: int
     sandbox: str
+    rootfs: Path | None
     sandbox_uid_base: int
     seccomp: bool
+    runsc: Path | None
+    rootfs_sha256: str | None
+    runsc_platform: str
+    gvisor_uid: int
+    gvisor_gid: int
     interpreters: dict[str, str]
     allow_naive: bool
     allow_public_dev: bool
@@ -72,6 +79,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         address=value("ROOKHOLD_ADDR", Address("127.0.0.1", 7300)),
         tls_terminated_by_proxy=value("ROOKHOLD_TLS_TERMINATED_BY_PROXY", False),
         state_directory=state_directory,
+        user=value("ROOKHOLD_USER", None),
         database=value("ROOKHOLD_DB", state / "rookhold.db"),
         jobs_root=value("ROOKHOLD_JOBS_ROOT", state / "jobs"),
         log_format=value("ROOKHOLD_LOG_FORMAT", "json" if production else "compact"),
@@ -84,8 +92,14 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         max_job_mem_mb=value("ROOKHOLD_MAX_JOB_MEM_MB", 1024),
         memory_budget_mb=value("ROOKHOLD_MEMORY_BUDGET_MB", 4096),
         sandbox=value("ROOKHOLD_SANDBOX", "auto"),
+        rootfs=value("ROOKHOLD_ROOTFS", None),
         sandbox_uid_base=value("ROOKHOLD_SANDBOX_UID_BASE", 210_000),
         seccomp=value("ROOKHOLD_SECCOMP", True),
+        runsc=value("ROOKHOLD_GVISOR_RUNSC", None),
+        rootfs_sha256=value("ROOKHOLD_GVISOR_ROOTFS_SHA256", None),
+        runsc_platform=value("ROOKHOLD_GVISOR_PLATFORM", "systrap"),
+        gvisor_uid=value("ROOKHOLD_GVISOR_UID", 65_534),
+        gvisor_gid=value("ROOKHOLD_GVISOR_GID", 65_534),
         interpreters={
             language: value(f"ROOKHOLD_{language.upper()}", default)
             for language, default in _INTERPRETERS.items()

@@ -16,6 +16,9 @@ T = TypeVar("T")
 _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 _DIGITS: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
+_SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
+_ACCOUNT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+LAST_ID: Final = 4_294_967_294  # of uids and gids; to the kernel the one above means "unchanged"
 
 
 class MalformedValueError(ValueError):
@@ -70,6 +73,23 @@ def absolute_path(text: str) -> Path:
     if not text.startswith("/") or "\0" in text or {".", ".."} & set(text.split("/")):
         raise MalformedValueError("must be an absolute path without . and ..")
     return Path(text)
+
+
+def sha256(text: str) -> str:
+    """64 hex digits of either case, lowered."""
+    if _SHA256.fullmatch(text) is None:
+        raise MalformedValueError("must be 64 hexadecimal digits")
+    return text.lower()
+
+
+def account(text: str) -> str:
+    """A name or a number, never root's; whether there is such an account is asked later."""
+    number = _DIGITS.fullmatch(text) is not None
+    if number and not 1 <= int(text) <= LAST_ID:
+        raise MalformedValueError("must not be root, nor a number that no account can have")
+    if text == "root" or not (number or _ACCOUNT.fullmatch(text)):
+        raise MalformedValueError("must be the name or the number of an account other than root")
+    return text
 
 
 def executable(text: str) -> str:
