@@ -19,6 +19,7 @@ from rookhold_exec import run
 from rookhold_exec.backends.launched import LaunchedExecutor
 from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError, SandboxStartError
 from rookhold_exec.launcher.client import LauncherClient
+from rookhold_exec.launcher.spawner import LocalSpawner
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
 from rookhold_exec.testing import Harness
@@ -184,7 +185,7 @@ def test_a_launcher_that_answers_and_dies_at_once_is_replaced(
 
     async def scenario() -> None:
         argv = (sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_SHORT_LIVED}")
-        monkeypatch.setattr(launcher, "_interpreter", argv)
+        monkeypatch.setattr(launcher, "_spawner", LocalSpawner(argv))
         monkeypatch.setattr(launcher, "_settings", busy_meanwhile)
         os.kill(launcher.pid, signal.SIGKILL)
         async with asyncio.timeout(30):
@@ -204,7 +205,7 @@ def test_a_launcher_that_dies_before_it_answers_is_replaced_at_once(
     launcher = client(harness)
 
     async def scenario() -> float:
-        monkeypatch.setattr(launcher, "_interpreter", ("/usr/bin/true",))
+        monkeypatch.setattr(launcher, "_spawner", LocalSpawner(["/usr/bin/true"]))
         began = time.monotonic()
         os.kill(launcher.pid, signal.SIGKILL)
         await asyncio.sleep(0.1)

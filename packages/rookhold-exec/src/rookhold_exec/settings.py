@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from rookhold_exec.launcher.spawner import Spawner
 
 SLOT_UID_BASE = 210_000
 
@@ -18,6 +22,9 @@ class ExecSettings(Struct, frozen=True, kw_only=True):
 
     `rootfs` is the private root of the isolated backends, `rootfs_sha256` the digest its manifest
     must have. `production` holds what only development may do without.
+
+    Where a root supervisor starts the launcher for a server without privileges, `spawner` is the
+    way to it, and `surveyed` is what was found out for the server.
     """
 
     workers: int = 2  # slots; as root each has a uid of its own
@@ -37,6 +44,8 @@ class ExecSettings(Struct, frozen=True, kw_only=True):
     runsc_platform: str = "systrap"
     gvisor_uid: int = 65534
     gvisor_gid: int = 65534
+    spawner: "Spawner | None" = None
+    surveyed: dict[str, Any] | None = None
 
     def interpreters(self) -> dict[str, str]:
         """Return the configured interpreter of each language."""

@@ -25,6 +25,7 @@ from rookhold_exec.executor import (
     SandboxPlan,
 )
 from rookhold_exec.launcher.client import LauncherClient
+from rookhold_exec.launcher.spawner import LocalSpawner
 from rookhold_exec.run import SandboxRun, content_of
 from rookhold_types.isolation import BACKEND_FACTS, Backend
 from rookhold_types.limits import (
@@ -63,11 +64,20 @@ class LaunchedExecutor:
         self._interpreters: dict[str, Interpreter] = {}
         self._controls: tuple[str, ...] = ()
         self._runs: set[SandboxRun] = set()
+        self._surveyed: dict[str, Any] = {}
 
     # What differs between backends.
 
+    def survey(self) -> dict[str, Any]:
+        """Find out what takes the launcher's privileges to find out, once, before it is started.
+
+        Plain values, as the launcher's protocol speaks them: where a root supervisor starts the
+        launcher, a root process of its own does this, and the server is told.
+        """
+        return {}
+
     def hello(self) -> dict[str, Any]:
-        """Return the settings for the launcher."""
+        """Return the settings for the launcher, from ours and from the survey alone."""
         raise NotImplementedError
 
     def locate(self, name: str) -> str | None:
@@ -89,7 +99,10 @@ class LaunchedExecutor:
 
     async def open(self) -> None:
         """Start the launcher and drop every language whose interpreter does not answer."""
-        self._launcher = LauncherClient(self._settings.launcher, self._hello)
+        told = self._settings.surveyed
+        self._surveyed = self.survey() if told is None else told
+        spawner = self._settings.spawner or LocalSpawner(self._settings.launcher)
+        self._launcher = LauncherClient(spawner, self._hello)
         await self._launcher.open()
         try:
             for language, name in self._settings.interpreters().items():
@@ -103,8 +116,18 @@ class LaunchedExecutor:
                 "no interpreter works in this sandbox", code_detail="no_interpreter"
             )
 
+    def order(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the survey and the settings for the launcher, for whoever starts it for us."""
+        self._surveyed = self.survey()
+        return self._surveyed, self._hello()
+
     def _hello(self) -> dict[str, Any]:
-        return {"jobs_root": self._settings.jobs_root or "", **self.hello()}
+        settings = self._settings
+        return {
+            "jobs_root": settings.jobs_root or "",
+            "workers": settings.workers,
+            **self.hello(),
+        }
 
     async def _probe(self, language: str, name: str) -> None:
         path = self.locate(name)

@@ -19,11 +19,14 @@ class NamespacesDev(LaunchedExecutor):
 
     backend: ClassVar[Backend] = Backend.NAMESPACES_DEV
 
+    def survey(self) -> dict[str, Any]:
+        return {"places": list(probe.places())}
+
     def hello(self) -> dict[str, Any]:
         return {
             "mode": "namespaces",
             "seccomp": seccomp.program() if self._settings.seccomp else None,
-            "places": list(probe.places()),
+            "places": self._surveyed["places"],
             "uid_base": self._settings.uid_base,
             "faults": sorted(self._settings.faults),
         }

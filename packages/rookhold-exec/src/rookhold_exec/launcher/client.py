@@ -1,19 +1,15 @@
 """The server's side of the launcher: starting it, watching it, restarting it when it dies.
 
-The launcher is always started by exec, with an explicit environment and one descriptor, so that
-nothing of the server's memory, secrets or files is ever in it.
+Who starts it is the spawner's matter: this process, or a root supervisor for it.
 """
 
 from __future__ import annotations
 
 import array
 import asyncio  # noqa: TID251 - watches a socket and a process descriptor on the loop
-import contextlib
 import logging
 import os
-import signal
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError
@@ -32,22 +28,26 @@ from rookhold_exec.launcher.protocol import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rookhold_exec.launcher.spawner import Spawner
+
 _log = logging.getLogger(__name__)
 
-_PROGRAM = str(Path(__file__).with_name("__main__.py"))
-_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-_SOCKET_FD = 3
 HELLO_SECONDS = 10.0
 _RETURN_SECONDS = 5.0  # how long a start waits for a launcher that is being restarted
 _BACKOFF = (0.0, 0.05, 0.2, 1.0)
 
 
+def hello(settings: dict[str, Any]) -> bytes:
+    """Return a launcher's first message."""
+    return encode({"op": HELLO, "version": VERSION, **settings})
+
+
 class LauncherClient:
     """One launcher at a time, for one executor."""
 
-    def __init__(self, interpreter: Sequence[str], settings: Callable[[], dict[str, Any]]) -> None:
-        """`settings` is asked at every start, because the host may have changed since the last."""
-        self._interpreter = tuple(interpreter)
+    def __init__(self, spawner: Spawner, settings: Callable[[], dict[str, Any]]) -> None:
+        """`settings` is asked at every start that is ours to greet."""
+        self._spawner = spawner
         self._settings = settings
         self._socket: socket.socket | None = None
         self._pidfd = -1
@@ -61,14 +61,10 @@ class LauncherClient:
 
     async def open(self) -> None:
         """Start the launcher and wait until it can start jobs."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            try:
-                self.pid = self._spawn(theirs.fileno())
-            except OSError as error:
-                ours.close()
-                raise ExecutorUnavailableError("the launcher could not be started") from error
-        self._pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pid, self._pidfd, ours, greeted = await self._spawner.start()
+        except (OSError, TimeoutError, ProtocolError) as error:
+            raise ExecutorUnavailableError("the launcher could not be started") from error
         self._gone.clear()
         loop = asyncio.get_running_loop()
         loop.add_reader(self._pidfd, self._exited)
@@ -76,8 +72,8 @@ class LauncherClient:
         self._socket = ours
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                hello = {"op": HELLO, "version": VERSION, **self._settings()}
-                await loop.sock_sendall(ours, encode(hello))
+                if not greeted:
+                    await loop.sock_sendall(ours, hello(self._settings()))
                 answer = decode(await loop.sock_recv(ours, MESSAGE_MAX) or b"n")
         except (OSError, TimeoutError, ProtocolError) as error:
             await self._abandon()
@@ -100,24 +96,6 @@ class LauncherClient:
         loop.add_reader(ours.fileno(), self._told)
         self._served = True
         self._up.set()
-
-    def _spawn(self, fd: int) -> int:
-        null = os.devnull
-        return os.posix_spawn(
-            self._interpreter[0],
-            [*self._interpreter, _PROGRAM],
-            _ENVIRONMENT,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, fd, _SOCKET_FD),
-                (os.POSIX_SPAWN_OPEN, 0, null, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, null, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, null, os.O_WRONLY, 0),
-            ],
-            setsigmask=[],
-            # Ignored ones are inherited by exec: the launcher could not wait for its children, and
-            # jobs would meet signals that do nothing.
-            setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-        )
 
     async def start(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         """Hand one job over, or raise LauncherLostError; the caller closes `fds` either way."""
@@ -164,8 +142,7 @@ class LauncherClient:
         By its pid, so that whoever still waits for a launcher that has gone spares its successor.
         """
         if self._pidfd >= 0 and pid == self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            self._spawner.kill(pid, self._pidfd)
 
     def _told(self) -> None:
         launcher = self._socket
@@ -192,8 +169,7 @@ class LauncherClient:
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._pidfd = -1
-        with contextlib.suppress(ChildProcessError):  # somebody else here may reap every child
-            os.waitpid(self.pid, 0)
+        self._spawner.reap(self.pid)
         served, self._served = self._served, False
         self._gone.set()
         if not served:  # `open` still listens to its socket, and hears of it there

@@ -18,7 +18,7 @@ from _socket import (
 )
 from time import monotonic
 
-from rookhold_exec.launcher import directory, plain, supervisor
+from rookhold_exec.launcher import directory, orders, plain, supervisor
 from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.launcher.family import end_orphans
 from rookhold_exec.launcher.protocol import (
@@ -93,14 +93,18 @@ class Launcher:
     def _start(self, message: dict[str, Any], fds: list[int]) -> None:
         control = socket(AF_UNIX, SOCK_STREAM, 0, fds[0])
         job = None
+        setup = self._setup
         try:
-            job = Job(self._setup, message, control, fds[1:])
+            orders.check(message, workers=setup.workers, directory=setup.directories)
+            job = Job(setup, message, control, fds[1:])
             if self._setup.mode == OFF:
                 start(job, 0, plain.supervise)
             else:
                 start(job, self._setup.flags, supervisor.supervise)
-        except (OSError, KeyError) as error:
+        except (OSError, KeyError, orders.OrderError) as error:
             stage = "groups" if job is None and isinstance(error, OSError) else "clone"
+            if isinstance(error, orders.OrderError):
+                stage = "order"
             send_frame(control, {"op": FAILED, "stage": stage})
             if job is not None:
                 job.let_go()

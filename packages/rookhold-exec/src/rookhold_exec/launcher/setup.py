@@ -44,6 +44,7 @@ class Setup:
     """One per launcher; its descriptors are high, except the lifeline and the null device."""
 
     __slots__ = (
+        "directories",
         "faults",
         "flags",
         "groups",
@@ -57,6 +58,7 @@ class Setup:
         "seccomp",
         "switches_uid",
         "uid_base",
+        "workers",
     )
 
     def __init__(self, message: dict[str, Any]) -> None:
@@ -64,6 +66,9 @@ class Setup:
         self.faults: frozenset[str] = frozenset(message["faults"])
         self.seccomp: bytes | None = message["seccomp"]
         self.uid_base: int = message["uid_base"]
+        self.workers: int = message["workers"]
+        # Where directories of jobs may be made; the jobs of namespaces have none.
+        self.directories: str = "" if self.mode == NAMESPACES else message["jobs_root"]
         self.flags = namespace_flags(self.faults)
         self.groups: Groups | None = None
         if message["jobs_root"]:
