@@ -1,0 +1,60 @@
+"""The corpus of attacks: small programs, each run on every isolating backend and never on `off`.
+
+A test's name says what must come of the attack. The backends are parameters; where they may
+differ, the test says so as data (`Target.on`). A program is bounded in time and size even if the
+control it attacks fails, its network targets are listeners that the test itself opened, and
+nothing it would reach on success does harm. `ROOKHOLD_HOSTILE_WITHOUT` names one control that is
+switched off, to see which attacks notice; `ROOKHOLD_HOSTILE_BACKENDS` names the backends to
+attack, where not all can be had.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+from hostile.leftovers import Before
+from hostile.target import Target
+
+from rookhold_exec.select import choose_backend
+from rookhold_exec.settings import ExecSettings
+from rookhold_exec.testing import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WITHOUT = frozenset(filter(None, [os.environ.get("ROOKHOLD_HOSTILE_WITHOUT", "")]))
+WORKERS = 4
+UID_BASE = 230_000 + os.getpid() % 4096 * WORKERS  # nobody else's, so that what is left is ours
+
+
+def _backends() -> list[object]:
+    marks = {"namespaces-dev": [pytest.mark.linux_ns]}
+    wanted = os.environ.get("ROOKHOLD_HOSTILE_BACKENDS", "").split(",")
+    return [
+        pytest.param(name, marks=needs)
+        for name, needs in marks.items()
+        if name in wanted or wanted == [""]
+    ]
+
+
+def settings_of(backend: str, jobs_root: str) -> ExecSettings:
+    return ExecSettings(workers=WORKERS, uid_base=UID_BASE, jobs_root=jobs_root, faults=WITHOUT)
+
+
+@pytest.fixture(scope="session", params=_backends())
+def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
+    """An open executor that confines what it runs; nothing of it may be left when it closes."""
+    root = tmp_path_factory.mktemp("jobs")
+    before = Before(root, uids=range(UID_BASE, UID_BASE + WORKERS))
+    harness = Harness(choose_backend(request.param, settings_of(request.param, str(root))))
+    try:
+        harness.do(harness.executor.open())
+        yield Target(harness, before, WITHOUT)
+    finally:
+        harness.close()
+    assert before.left_after_close() == []

@@ -1,0 +1,112 @@
+"""What an executor under attack may not leave behind, on the host and in the process that has it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faults.leftovers import descriptors, mounts
+from faults.victims import children, family
+
+from rookhold_exec.cgroup.discovery import places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTLING_SECONDS = 20.0
+
+
+class Before:
+    """What there was before the executor was opened; asks afterwards what has been added."""
+
+    def __init__(self, jobs_root: Path, uids: range) -> None:
+        self._jobs_root = jobs_root
+        self._uids = uids
+        self._mounts = mounts("self")
+        self._descriptors = descriptors(os.getpid())
+        self._children = set(children(os.getpid()))
+        self._groups = _groups()
+        self._keys = _keys()
+        self._idle: list[str] | None = None
+
+    def left_between_jobs(self) -> list[str]:
+        """Return what is there although no job runs, the executor's own standing parts apart."""
+        return _settled(self._between_jobs)
+
+    def left_after_close(self) -> list[str]:
+        """Return what is there although the executor was closed."""
+        return _settled(self._after_close)
+
+    def _anywhere(self) -> list[str]:
+        found = [f"process {pid} of a job's uid" for pid in _of_uids(self._uids)]
+        found += [f"mount {line}" for line in set(mounts("self")) - set(self._mounts)]
+        return found + [f"directory {path.name}" for path in self._jobs_root.iterdir()]
+
+    def _between_jobs(self) -> list[str]:
+        found = self._anywhere()
+        for launcher in self._new_children():
+            found += [f"process {pid} below the launcher" for pid in family(launcher)[1:]]
+            has = [f"mount {line.split(' ', 3)[3]}" for line in mounts(str(launcher))]
+            has += [f"descriptor {target}" for target in descriptors(launcher)]
+            found += [each for each in has if self._idle is not None and each not in self._idle]
+            self._idle = self._idle or has
+            # By the launcher's name: other executors may run on this host at the same time.
+            for group in _groups() - self._groups:
+                if group.name.startswith(f"rookhold-{launcher}-"):
+                    found += [f"group {below}" for below in group.glob("job-*")]
+        return found
+
+    def _after_close(self) -> list[str]:
+        found = self._anywhere()
+        found += [f"child {pid}" for pid in self._new_children()]
+        found += [f"group {group}" for group in _groups() - self._groups if not _lives(group)]
+        added = descriptors(os.getpid())
+        for target in self._descriptors:
+            if target in added:
+                added.remove(target)
+        found += [f"descriptor {target}" for target in added]
+        more = _keys() - self._keys
+        return found + ([f"{more} keys of root"] if more > 0 else [])
+
+    def _new_children(self) -> set[int]:
+        return set(children(os.getpid())) - self._children
+
+
+def _settled(look: Callable[[], list[str]]) -> list[str]:
+    """Ask until there is nothing: what the kernel takes away by itself needs a moment."""
+    until = time.monotonic() + SETTLING_SECONDS
+    while (found := look()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return found
+
+
+def _groups() -> set[Path]:
+    directories = {directory for _, _, directory in places()}
+    return {path for each in directories for path in Path(each).glob("rookhold-*")}
+
+
+def _lives(group: Path) -> bool:
+    """Say whether the launcher that a group is named after runs; then it is somebody else's."""
+    return Path(f"/proc/{group.name.split('-')[1]}").exists()
+
+
+def _of_uids(uids: range) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid in uids:
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def _keys() -> int:
+    """Return how many keys and keyrings root's quota counts."""
+    for line in Path("/proc/key-users").read_text("ascii").splitlines():
+        uid, counted = line.split(":")
+        if int(uid) == 0:
+            return int(counted.split()[0])
+    return 0
