@@ -11,12 +11,12 @@ attack, where not all can be had.
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
 from hostile.leftovers import Before
 from hostile.target import Target
+from isolating import BACKENDS, NAMED
 
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
@@ -24,24 +24,32 @@ from rookhold_exec.testing import Harness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from _pytest.mark import ParameterSet
 
 WITHOUT = frozenset(filter(None, [os.environ.get("ROOKHOLD_HOSTILE_WITHOUT", "")]))
 WORKERS = 4
 UID_BASE = 230_000 + os.getpid() % 4096 * WORKERS  # nobody else's, so that what is left is ours
 
 
-def _backends() -> list[object]:
-    marks = {"namespaces-dev": [pytest.mark.linux_ns]}
-    wanted = os.environ.get("ROOKHOLD_HOSTILE_BACKENDS", "").split(",")
+def _backends() -> list[ParameterSet]:
+    wanted = os.environ.get("ROOKHOLD_HOSTILE_BACKENDS", "")
     return [
-        pytest.param(name, marks=needs)
-        for name, needs in marks.items()
-        if name in wanted or wanted == [""]
+        pytest.param(each.name, marks=each.marks)
+        for each in BACKENDS
+        if not wanted or each.name in wanted.split(",")
     ]
 
 
-def settings_of(backend: str, jobs_root: str) -> ExecSettings:
-    return ExecSettings(workers=WORKERS, uid_base=UID_BASE, jobs_root=jobs_root, faults=WITHOUT)
+def settings_of(backend: str, jobs_root: Path) -> ExecSettings:
+    return ExecSettings(
+        workers=WORKERS,
+        uid_base=UID_BASE,
+        jobs_root=str(jobs_root),
+        faults=WITHOUT,
+        **NAMED[backend].executor(),
+    )
 
 
 @pytest.fixture(scope="session", params=_backends())
@@ -51,10 +59,10 @@ def target(
     """An open executor that confines what it runs; nothing of it may be left when it closes."""
     root = tmp_path_factory.mktemp("jobs")
     before = Before(root, uids=range(UID_BASE, UID_BASE + WORKERS))
-    harness = Harness(choose_backend(request.param, settings_of(request.param, str(root))))
+    harness = Harness(choose_backend(request.param, settings_of(request.param, root)))
     try:
         harness.do(harness.executor.open())
-        yield Target(harness, before, WITHOUT)
+        yield Target(harness, NAMED[request.param], before, WITHOUT)
     finally:
         harness.close()
     assert before.left_after_close() == []

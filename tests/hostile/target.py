@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hostile.leftovers import Before
+    from isolating import Isolating
 
     from rookhold_exec.executor import Report
     from rookhold_exec.testing import Harness, Result
@@ -62,9 +63,14 @@ class Target:
     """The attacked executor, and how to read what an attack tells."""
 
     def __init__(
-        self, harness: Harness, before: Before, without: frozenset[str] = frozenset()
+        self,
+        harness: Harness,
+        kind: Isolating,
+        before: Before,
+        without: frozenset[str] = frozenset(),
     ) -> None:
         refuse_what_does_not_isolate(harness, without)
+        self.kind = kind
         self.before = before
         self.harness = harness
         self.backend = harness.executor.posture.backend
@@ -116,6 +122,11 @@ class Target:
         result: Result = self.harness.do(self.harness.finish(plan, kill_on=on))
         self._must_have_been_confined(result.report)
         return result
+
+    def limits(self, **wanted: int) -> Limits:
+        """Return limits of which the program itself has what is wanted, its runtime apart."""
+        wanted = {"wall_seconds": 30, "cpu_seconds": 20, **wanted}
+        return Limits(**self.kind.limits(**wanted))
 
     def on(self, namespaces: Any, *, gvisor: Any) -> Any:
         """Return what is expected of the backend under attack, where the two kinds differ."""

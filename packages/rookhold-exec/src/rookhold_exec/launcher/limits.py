@@ -42,7 +42,9 @@ def wanted(
     return (
         _at_most(RLIMIT_CPU, b"Max cpu time", backstop, backstop + 1),
         (RLIMIT_FSIZE, b"Max file size", file_bytes, file_bytes),
-        (RLIMIT_CORE, b"Max core file size", 0, 0),
+        # At 0 the kernel still starts the helper of a piped core_pattern, with the whole image; at 1
+        # it makes none at all.
+        _at_most(RLIMIT_CORE, b"Max core file size", 1, 1),
         (RLIMIT_NPROC, b"Max processes", processes, processes),
         _at_most(RLIMIT_NOFILE, b"Max open files", OPEN_FILES, OPEN_FILES),
         _at_most(RLIMIT_MEMLOCK, b"Max locked memory", _LOCKED_BYTES, _LOCKED_BYTES),
