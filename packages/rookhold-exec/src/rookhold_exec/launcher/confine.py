@@ -11,7 +11,7 @@ from _socket import MSG_NOSIGNAL, sethostname
 from resource import RUSAGE_SELF, getrusage
 
 from rookhold_exec.launcher import limits as rlimits
-from rookhold_exec.launcher import usermap
+from rookhold_exec.launcher import masks, usermap
 from rookhold_exec.launcher.descriptors import HIGH
 from rookhold_exec.launcher.kernel import (
     MS_BIND,
@@ -102,6 +102,7 @@ def run(job: Job) -> NoReturn:
 def _mounts(job: Job) -> None:
     faults = job.setup.faults
     mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, b"hidepid=2")
+    masks.apply(job.setup.masks)
     mount(b"job", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, job.space)
     os.mkdir("/tmp/work", 0o755)
     os.mkdir("/tmp/tmp", 0o1777)

@@ -90,9 +90,20 @@ def bind_read_only(source: bytes, target: bytes, attributes: int) -> None:
         os.close(tree)
 
 
-def make_read_only(target: bytes) -> None:
-    """Make the one mount at `target` read-only."""
-    _set_attributes(AT_FDCWD, target, 0, MOUNT_ATTR_RDONLY)
+def bind_alone(directory: int, target: bytes, attributes: int) -> None:
+    """Bind a directory that is open at `target`, without the mounts that lie below it."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
+    tree = int(_check(_at_text(_OPEN_TREE, directory, b"", flags)))
+    try:
+        _set_attributes(tree, b"", AT_EMPTY_PATH, attributes)
+        _check(_at_two(_MOVE_MOUNT, tree, b"", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH))
+    finally:
+        os.close(tree)
+
+
+def add_attributes(target: bytes, attributes: int) -> None:
+    """Add attributes to the one mount at `target`."""
+    _set_attributes(AT_FDCWD, target, 0, attributes)
 
 
 def _set_attributes(fd: int, path: bytes, flags: int, attributes: int) -> None:
@@ -105,6 +116,12 @@ def open_beneath(directory: int, path: bytes, flags: int) -> int:
     resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV
     how = pack("<QQQ", flags | os.O_CLOEXEC, 0, resolve)
     return int(_check(_at_struct(_OPENAT2, directory, path, how, len(how))))
+
+
+def open_plain(path: bytes, flags: int) -> int:
+    """Open an absolute `path` through no link at all."""
+    how = pack("<QQQ", flags | os.O_CLOEXEC, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
+    return int(_check(_at_struct(_OPENAT2, AT_FDCWD, path, how, len(how))))
 
 
 def close_from(first: int, *, on_exec: bool = False) -> None:

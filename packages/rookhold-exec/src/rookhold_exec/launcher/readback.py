@@ -9,9 +9,11 @@ import os
 
 from rookhold_exec.launcher.group import PIDS
 from rookhold_exec.launcher.limits import in_force
+from rookhold_exec.launcher.rootfs import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from rookhold_exec.launcher.setup import Setup
     from rookhold_exec.launcher.spawn import Job
 
 NAMESPACES = {
@@ -26,7 +28,8 @@ NAMESPACES = {
 _NO_CAPABILITIES = tuple(
     b"\nCap%b:\t0000000000000000\n" % kind for kind in (b"Inh", b"Prm", b"Eff", b"Bnd", b"Amb")
 )
-_OWN_SPACE = (b"/work", b"/tmp", b"/dev/shm")
+OWN_SPACE = (b"/work", b"/tmp", b"/dev/shm")
+_ROOT_OPTIONS = {b"ro", b"nosuid", b"nodev"}
 _PAGE = 4096  # what /proc gives at once; a larger buffer would be new pages to fault in
 _FORK_NO_EXEC = 0x40  # in the flags of /proc/<pid>/stat until the process has called exec
 
@@ -58,7 +61,7 @@ def controls(pid: int, job: Job) -> list[str]:
     ):
         seen.append("rlimits")
     seen.extend(groups)
-    seen.extend(_mounts(_read(f"/proc/{pid}/mountinfo"), job.space))
+    seen.extend(_mounts(_read(f"/proc/{pid}/mountinfo"), job.space, setup))
     seen.sort()
     return seen
 
@@ -84,20 +87,27 @@ def _filters(status: bytes) -> int:
     return int(after.split(b"\n", 1)[0]) if found else -1
 
 
-def _mounts(text: bytes, space: bytes) -> list[str]:
+def _mounts(text: bytes, space: bytes, setup: Setup) -> list[str]:
     """Judge /proc/<pid>/mountinfo; of several mounts on one place the last one counts."""
-    top: dict[bytes, tuple[bytes, list[bytes], bytes]] = {}
+    top: dict[bytes, tuple[bytes, bytes, set[bytes], bytes]] = {}
     for line in text.splitlines():
         before, _, after = line.partition(b" - ")
-        fields = before.split(b" ")
-        top[fields[4]] = (fields[2], fields[5].split(b","), after.split(b" ", 2)[2])
+        _, _, device, root, place, options, *_ = before.split(b" ")
+        top[place] = (device, root, set(options.split(b",")), after.split(b" ", 2)[2])
     seen = []
-    writable = {place for place, (_, options, _) in top.items() if b"ro" not in options}
-    if b"/" in top and writable <= {*_OWN_SPACE, b"/proc"}:
+    writable = {place for place, (_, _, options, _) in top.items() if b"ro" not in options}
+    # What is reviewed has to be exact; a development sandbox leaves /proc as the kernel has it.
+    spared = OWN_SPACE if setup.sealed else (*OWN_SPACE, b"/proc")
+    if b"/" in top and writable <= set(spared) and top[b"/"][2] >= _ROOT_OPTIONS:
         seen.append("read-only-root")
-    if all(place in top for place in _OWN_SPACE):
-        devices = {top[place][0] for place in _OWN_SPACE}
-        limits = set(top[b"/work"][2].split(b","))
+    if setup.root_place is not None and b"/" in top:
+        device, root, _, _ = top[b"/"]
+        reviewed = (device, plain(root)) == setup.root_place
+        if reviewed and top.keys() == setup.mount_points:
+            seen.append("private-rootfs")
+    if all(place in top for place in OWN_SPACE):
+        devices = {top[place][0] for place in OWN_SPACE}
+        limits = set(top[b"/work"][3].split(b","))
         if len(devices) == 1 and _space(space) <= limits:
             seen.append("workspace-quota")
     return seen

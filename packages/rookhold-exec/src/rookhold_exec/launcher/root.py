@@ -1,29 +1,36 @@
 """The template root: built once, lived in by the launcher, copied into every job's mount namespace.
 
-A new tmpfs with read-only binds of /usr and of what /bin, /sbin and /lib* point to, a short list
-of /etc files, synthetic accounts, and a few device nodes. Nothing else of the host is in it.
+There are two. `enter` makes one of the host's own system: a new tmpfs with read-only binds of /usr
+and of what /bin, /sbin and /lib* point to, a short list of /etc files, synthetic accounts. Nothing
+else of the host is in it. `enter_rootfs` takes the root file system that an operator has reviewed,
+read-only, and nothing of the host at all. Either gets a /dev of its own.
 """
 
 from __future__ import annotations
 
 import os
+from errno import ENOENT, ENOTDIR
+from stat import S_ISDIR
 
 from rookhold_exec.launcher.kernel import (
     MOUNT_ATTR_NODEV,
     MOUNT_ATTR_NOEXEC,
     MOUNT_ATTR_NOSUID,
     MOUNT_ATTR_RDONLY,
+    MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
     MS_REC,
+    add_attributes,
+    bind_alone,
     bind_read_only,
-    make_read_only,
     mount,
     pivot_root,
     umount_detached,
 )
 
 JOB_UID = 1000  # the one account of a job, inside its user namespace
+MOUNT_POINTS = ("dev", "proc", "tmp", "work")  # what a job's own file systems are mounted on
 
 _BOUND = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC_FILES = ("ld.so.cache", "localtime", "mime.types", "protocols", "services")
@@ -47,15 +54,43 @@ _BUILD = "/tmp"  # a mountpoint of our own mount namespace; nobody else sees it
 _ETC_FILE_MAX = 4 << 20
 
 
+class RootfsError(OSError):
+    """The root file system of jobs cannot be used as it is."""
+
+
 def enter(*, privileged: bool, read_only: bool) -> None:
     """Build the root and make it this process's own; the mount namespace is already private."""
     mount(None, b"/", None, MS_REC | MS_PRIVATE, b"")
     mount(b"root", _BUILD.encode(), b"tmpfs", MS_NOSUID, b"size=4m,nr_inodes=4096,mode=0755")
-    for name in ("etc", "dev", "dev/shm", "proc", "tmp", "work", "workspace"):
+    for name in ("etc", "dev", "proc", "tmp", "work", "workspace"):
         os.mkdir(f"{_BUILD}/{name}", 0o755)
     _bind_programs()
     _fill_etc()
-    _fill_dev(privileged=privileged)
+    _settle(privileged=privileged)
+    add_attributes(b"/", MOUNT_ATTR_NODEV | (MOUNT_ATTR_RDONLY if read_only else 0))
+
+
+def enter_rootfs(rootfs: int, *, privileged: bool, read_only: bool) -> None:
+    """Make the directory `rootfs` this process's root, with no mount that lies below it.
+
+    Raises RootfsError where a place that a job needs is missing in it: nothing can be made in it.
+    """
+    for name in MOUNT_POINTS:
+        try:
+            found = os.stat(name, dir_fd=rootfs, follow_symlinks=False)
+        except FileNotFoundError:
+            raise RootfsError(ENOENT, f"/{name} is missing") from None
+        if not S_ISDIR(found.st_mode):
+            raise RootfsError(ENOTDIR, f"/{name} is no directory")
+    mount(None, b"/", None, MS_REC | MS_PRIVATE, b"")
+    attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (MOUNT_ATTR_RDONLY if read_only else 0)
+    bind_alone(rootfs, _BUILD.encode(), attributes)
+    _settle(privileged=privileged)
+
+
+def _settle(*, privileged: bool) -> None:
+    """Add what every root has, and move into it."""
+    _make_dev(privileged=privileged)
     if not privileged:
         # A user namespace may mount a proc of its own only while it can see one that is whole.
         attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY
@@ -64,8 +99,6 @@ def enter(*, privileged: bool, read_only: bool) -> None:
     pivot_root(b".", b".")
     umount_detached(b".")
     os.chdir("/")
-    if read_only:
-        make_read_only(b"/")
 
 
 def _bind_programs() -> None:
@@ -102,11 +135,15 @@ def _fill_etc() -> None:
             os.symlink(target, f"{_BUILD}/etc/{_ETC_LINKS}/{name}")
 
 
-def _fill_dev(*, privileged: bool) -> None:
+def _make_dev(*, privileged: bool) -> None:
+    """Give the root a /dev of its own; its /dev/shm stays empty until a job's is bound there."""
+    dev = f"{_BUILD}/dev"
+    mount(b"dev", dev.encode(), b"tmpfs", MS_NOSUID | MS_NOEXEC, b"size=64k,nr_inodes=64,mode=0755")
+    os.mkdir(f"{dev}/shm", 0o755)
     for name, target in _LINKS.items():
-        os.symlink(target, f"{_BUILD}/dev/{name}")
+        os.symlink(target, f"{dev}/{name}")
     for name, minor in _NODES.items():
-        path = f"{_BUILD}/dev/{name}"
+        path = f"{dev}/{name}"
         if privileged:
             os.mknod(path, 0o020666, os.makedev(5 if name == "tty" else 1, minor))
             os.chmod(path, 0o666)  # noqa: S103 - a device for everybody, like the host's
@@ -114,6 +151,7 @@ def _fill_dev(*, privileged: bool) -> None:
             _write(path, b"")
             attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY
             bind_read_only(f"/dev/{name}".encode(), path.encode(), attributes)
+    add_attributes(dev.encode(), MOUNT_ATTR_RDONLY)
 
 
 def _write(path: str, content: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rookhold_exec.launcher import directory, readback, root, usermap
+from rookhold_exec.launcher import directory, masks, readback, root, rootfs, usermap
 from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.launcher.group import NoGroup
 from rookhold_exec.launcher.groups import Groups, own_name
@@ -51,10 +51,14 @@ class Setup:
         "last_capability",
         "lifeline",
         "lifeline_held",
+        "masks",
         "mode",
+        "mount_points",
         "null",
         "outer_filters",
         "outer_namespaces",
+        "root_place",
+        "sealed",
         "seccomp",
         "switches_uid",
         "uid_base",
@@ -88,18 +92,38 @@ class Setup:
         self.outer_namespaces = {name: {identity} for name, identity in outer.items()}
         privileged = os.geteuid() == 0
         self.switches_uid = privileged and self.mode == NAMESPACES
+        self.masks: masks.Masks = ()
+        self.sealed = False  # whether jobs get a /proc that is read-only
+        self.root_place: rootfs.Place | None = None
+        self.mount_points: frozenset[bytes] = frozenset()
         if self.mode == NAMESPACES:
-            self._isolate(privileged=privileged)
+            reviewed = message.get("rootfs", "")
+            identity = tuple(message.get("rootfs_identity", ()))
+            self._isolate(reviewed, identity, privileged=privileged)
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 
-    def _isolate(self, *, privileged: bool) -> None:
+    def _isolate(self, reviewed: str, identity: tuple[int, int], *, privileged: bool) -> None:
         if privileged:
             unshare(CLONE_NEWNS)
         else:
             usermap.enter(0, uid=os.geteuid(), gid=os.getegid(), flags=CLONE_NEWNS)
-        for name, identity in readback.namespaces("self").items():
-            self.outer_namespaces[name].add(identity)
-        root.enter(privileged=privileged, read_only="read-only-root" not in self.faults)
+        for name, own in readback.namespaces("self").items():
+            self.outer_namespaces[name].add(own)
+        read_only = "read-only-root" not in self.faults
+        if reviewed:
+            # Opened here: a mount of the namespace that was left could not be copied any more.
+            fd = rootfs.open_reviewed(reviewed, identity)
+            self.root_place = rootfs.place(fd)
+            self.masks = masks.present()
+            self.sealed = True
+            if "private-rootfs" in self.faults:
+                root.enter(privileged=privileged, read_only=read_only)
+            else:
+                root.enter_rootfs(fd, privileged=privileged, read_only=read_only)
+            os.close(fd)
+            self.mount_points = _mount_points() | {target for _, target in self.masks}
+        else:
+            root.enter(privileged=privileged, read_only=read_only)
         if "capabilities-dropped" not in self.faults:
             drop_bounding_set(self.last_capability)
 
@@ -120,6 +144,13 @@ def detach() -> None:
     for number in (32, 33):
         reset_signal(number)  # posix_spawn leaves the C library's two ignored, for jobs to inherit
     pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
+
+
+def _mount_points() -> frozenset[bytes]:
+    """Return every place where a job may have a mount: those of the root, and the job's own."""
+    with open("/proc/self/mountinfo", "rb") as text:
+        held = {line.split(b" ", 5)[4] for line in text}
+    return frozenset(held | {b"/proc", *readback.OWN_SPACE})
 
 
 def _last_capability() -> int:

@@ -11,7 +11,7 @@ import select
 from _socket import MSG_DONTWAIT, MSG_NOSIGNAL
 from time import monotonic
 
-from rookhold_exec.launcher import collect, confine, readback
+from rookhold_exec.launcher import collect, confine, masks, readback
 from rookhold_exec.launcher.descriptors import HIGH
 from rookhold_exec.launcher.family import Family
 from rookhold_exec.launcher.kernel import (
@@ -83,6 +83,8 @@ def _ready(job: Job, family: Family) -> tuple[str | None, Meter, list[str]]:
     answer = _answer(waiting, ours)
     if answer[:1] != confine.PREPARED:
         return answer[1:].decode() or "start", meter, []
+    if job.setup.sealed:
+        masks.seal()
     controls = readback.controls(family.payload, job)
     meter.begin(int(answer[1:]))
     ours.send(confine.GO, MSG_NOSIGNAL)
