@@ -46,7 +46,11 @@ class Leftovers:
 
     def when_idle(self) -> list[str]:
         """Return what is left although no job is open and none is being started."""
-        found = self.strays() + [f"directory {name}" for name in self._directories()]
+        return self.strays() + self.of_jobs()
+
+    def of_jobs(self) -> list[str]:
+        """Return the same, but for strays, which are told apart only where this gateway is alone."""
+        found = [f"directory {name}" for name in self._directories()]
         for path in self._groups():
             if not self._current(path):
                 found.append(f"group {path}")

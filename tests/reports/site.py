@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway import eventually
+
 from rookhold_types.events import WireEvent, check_chain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from faults.leftovers import Leftovers
     from gateway import Gateway
+    from isolating import Isolating
 
     from rookhold import Rookhold
     from rookhold.results import Event, Result
 
-SETTINGS = {"ROOKHOLD_RATE_PER_MIN": "1000000", "ROOKHOLD_WORKERS": "2"}
+WORKERS = 2
+SETTINGS = {"ROOKHOLD_RATE_PER_MIN": "1000000", "ROOKHOLD_WORKERS": str(WORKERS)}
 WAIT_SECONDS = 120
 
 
@@ -34,6 +39,10 @@ class Ran:
         return self.result.status, self.receipt["killed_by"]
 
     @property
+    def controls(self) -> set[str]:
+        return set(self.receipt["controls"] or ())
+
+    @property
     def rules(self) -> list[str]:
         return [violation.rule for violation in self.result.violations]
 
@@ -48,6 +57,8 @@ class Site:
     gateway: Gateway
     client: Rookhold
     other_tenant: str
+    backend: Isolating | None = None
+    left: Leftovers | None = None
 
     @property
     def confines(self) -> bool:
@@ -57,6 +68,16 @@ class Site:
         """Raise unless this backend confines: a hostile program must never start on `off`."""
         if not self.confines:
             raise RuntimeError("a hostile program was about to run without a sandbox")
+
+    def limits(self, **wanted: int) -> dict[str, int]:
+        """Return limits that leave the job itself what is wanted, beside its runtime."""
+        return wanted if self.backend is None else self.backend.limits(**wanted)
+
+    def left_over(self, seconds: float = 10) -> list[str]:
+        """Return what is left of jobs although none runs, once it no longer goes by itself."""
+        assert self.left is not None
+        eventually(seconds, lambda: not self.left.of_jobs())
+        return self.left.of_jobs()
 
     def submit(self, language: str, code: str, **more: Any) -> str:
         return self.client.submit(language, code, **more).job_id
@@ -96,6 +117,10 @@ class Site:
     def printed(self, job_id: str, stream: str) -> bytes:
         """Return what the stored events hold of a stream."""
         return b"".join(event.output for event in self.events(job_id) if event.kind == stream)
+
+    def prints(self, job_id: str, wanted: bytes, seconds: float = 60) -> bool:
+        """Wait until the job has printed that; what is stored was really printed by then."""
+        return eventually(seconds, lambda: wanted in self.client.result(job_id).stdout_bytes)
 
     def memory_kib(self) -> int:
         """Return the resident memory of the server's own process."""
