@@ -1,0 +1,134 @@
+"""The disk that the VM boots from: a small Debian and its kernel, built once and kept by content.
+
+Everything comes from Debian's packages, from whatever mirror the host's apt is set to. mmdebstrap
+makes the tree and mke2fs the image while the tree is in the same namespaces, so owners are right
+whether root builds or a user with subordinate ids does. Nothing here boots anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SUITE: Final = "bookworm"  # the oldest supported Python, and a kernel that has all we use
+PACKAGES: Final = (
+    "linux-image-cloud-amd64",  # ext4, NVMe and the serial ports are built in: no initramfs
+    "python3",
+    "nodejs",
+    "runsc",
+    "uidmap",
+    "iproute2",
+)
+# A file system for the packages above, what is left over stays a hole in the file.
+SIZE: Final = "1200M"
+BUILD_SECONDS: Final = 1200
+UNWANTED: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
+
+# The first process. What it goes on with comes in the second image, so it never makes this one new.
+INIT: Final = """\
+#!/bin/sh
+mount -t proc proc /proc
+mountpoint -q /dev || mount -t devtmpfs -o nosuid dev /dev
+until [ -b /dev/nvme0n2 ]; do sleep 0.1; done
+mount -t ext4 -o ro /dev/nvme0n2 /project
+exec /bin/sh /project/tests/vm/guest/start.sh
+"""
+MAKE_IMAGE: Final = """\
+set -eu
+tree=$1 out=$2
+mv "$tree"/boot/vmlinuz-* "$out/kernel"
+rm -rf "$tree"/boot/* "$tree"/lib/modules "$tree"/var/cache/apt/* "$tree"/var/lib/apt/lists/*
+mkdir "$tree/project" "$tree/guest"
+cp "$out/init" "$tree/init"
+mount --bind "$tree" "$tree/mnt"
+mke2fs -q -t ext4 -O ^has_journal -m 0 -i 8192 -d "$tree/mnt" "$out/system.img" "$3"
+"""
+
+
+def cache() -> Path:
+    """Return where built images are kept, made if need be."""
+    place = Path(os.environ.get("ROOKHOLD_TEST_CACHE") or ROOT / ".cache").absolute()
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def system() -> Path:
+    """Return the folder with `kernel` and `system.img`, building them if they are not kept."""
+    return kept("vm", Path(__file__).read_bytes(), _build)
+
+
+def kept(name: str, content: bytes, build: Callable[[Path], None]) -> Path:
+    """Return the folder that was built from `content`; it appears whole or not at all."""
+    place = cache() / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
+    if place.exists():
+        return place
+    with _alone(name):
+        if not place.exists():
+            made = Path(tempfile.mkdtemp(prefix=f"{name}-unfinished-", dir=cache()))
+            try:
+                build(made)
+                made.chmod(0o755)
+                made.rename(place)
+            finally:
+                shutil.rmtree(made, ignore_errors=True)
+    return place
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    with (cache() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(out: Path) -> None:
+    (out / "init").write_text(INIT)
+    (out / "init").chmod(0o755)
+    (out / "image.sh").write_text(MAKE_IMAGE)
+    hook = f'unshare --mount sh "{out}/image.sh" "$1" "{out}" {SIZE}'
+    argv = ["mmdebstrap", "--quiet", "--variant=minbase", "--format=null"]
+    argv += [f"--include={','.join(PACKAGES)}", f"--customize-hook={hook}"]
+    argv += [f"--dpkgopt=path-exclude={path}" for path in UNWANTED]
+    argv += [SUITE, "-", *sources()]
+    run(argv, seconds=BUILD_SECONDS, INITRD="No")
+
+
+def sources() -> list[str]:
+    """Return the host's own apt sources of the suite, or none for mmdebstrap's default."""
+    wanted = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
+    argv = ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages", "Origin: Debian"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    except FileNotFoundError:  # not a Debian
+        return []
+    found = [line for line in done.stdout.splitlines() if f" {SUITE}" in line]
+    return found if any(f" {SUITE} " in line for line in found) else []
+
+
+def run(argv: list[str], *, seconds: float, **env: str) -> None:
+    """Run a tool of the host; what it said is shown only if it fails."""
+    with tempfile.TemporaryFile("w+") as said:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", **env},
+            check=False,
+            timeout=seconds,
+        )
+        said.seek(0)
+        tail = said.read()[-4000:]
+    if done.returncode != 0:
+        raise RuntimeError(f"{argv[0]} ended with {done.returncode}:\n{tail}")

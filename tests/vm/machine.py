@@ -1,0 +1,146 @@
+"""Boots the VM, waits for it within a bound, and reads what it says.
+
+Emulation only: where there is /dev/kvm it cannot be relied on, and results must not depend on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from . import image, project
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+QEMU: Final = "qemu-system-x86_64"
+MEMORY_MIB: Final = 2048
+POLL_SECONDS: Final = 0.1
+SLOW: Final = 10  # how much longer than on a host things may take in there
+KERNEL: Final = (
+    "root=/dev/nvme0n1 ro rootwait init=/init panic=-1 quiet console=ttyS0 "
+    "mitigations=off tsc=reliable no_timer_check random.trust_cpu=on cgroup_no_v1=all"
+)
+GUEST_ENV: Final = {"ROOKHOLD_TEST_SLOW": str(SLOW)}
+
+
+class MachineError(Exception):
+    """The VM did not boot, was too slow, or ended before its tests; says what it printed last."""
+
+
+class Machine:
+    """One VM from boot to power-off; leaving the block ends it at once."""
+
+    def __init__(self, args: Sequence[str], *, timeout: float, shell: bool = False) -> None:
+        self._timeout = timeout
+        self._shell = shell
+        self._place = Path(tempfile.mkdtemp(prefix="rookhold-vm-"))
+        self._order = {"args": list(args), "env": GUEST_ENV}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._deadline = 0.0
+
+    def __enter__(self) -> Self:
+        try:
+            argv = self._argv(image.system(), project.image(self._place, self._order))
+            log = (self._place / "qemu.log").open("wb")
+            with log:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=None if self._shell else subprocess.DEVNULL,
+                    stdout=None if self._shell else log,
+                    stderr=None if self._shell else log,
+                    preexec_fn=_die_with_parent,
+                )
+        except BaseException:
+            shutil.rmtree(self._place, ignore_errors=True)
+            raise
+        self._deadline = time.monotonic() + self._timeout
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield what the tests say, as they say it; the last one is `done`."""
+        assert self._process is not None
+        said = self._place / "said"
+        with said.open("rb") as file:
+            held = b""
+            while True:
+                ended = self._process.poll() is not None
+                held += file.read()
+                *lines, held = held.split(b"\n")
+                for line in lines:
+                    event: dict[str, Any] = json.loads(line)
+                    yield event
+                    if event["event"] == "done":
+                        return
+                if ended:
+                    raise MachineError(f"the VM ended before its tests\n{self.printed()}")
+                if time.monotonic() > self._deadline:
+                    self._end()
+                    why = f"the VM was not done after {self._timeout:.0f} s"
+                    raise MachineError(f"{why}\n{self.printed()}")
+                time.sleep(POLL_SECONDS)
+
+    def wait(self) -> None:
+        """Wait until it is off, whatever it does: for a shell."""
+        assert self._process is not None
+        self._process.wait()
+
+    def printed(self) -> str:
+        """Return the end of what it and the emulator printed."""
+        parts = []
+        for name in ("qemu.log", "console"):
+            path = self._place / name
+            text = path.read_text("utf-8", "replace") if path.exists() else ""
+            parts.append(f"--- {name} ---\n{text[-6000:]}")
+        return "\n".join(parts)
+
+    def _end(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def _argv(self, system: Path, project_image: Path) -> list[str]:
+        (self._place / "said").touch()
+        disks = [system / "system.img", project_image]
+        argv = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]
+        argv += ["-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-no-reboot"]
+        argv += ["-display", "none", "-kernel", str(system / "kernel")]
+        argv += ["-append", KERNEL + (" rookhold.shell" if self._shell else "")]
+        argv += ["-device", "nvme,id=nvme0,serial=rookhold"]
+        for number, disk in enumerate(disks, 1):
+            argv += ["-drive", f"file={disk},if=none,id=disk{number},format=raw,readonly=on"]
+            argv += ["-device", f"nvme-ns,drive=disk{number},bus=nvme0,nsid={number}"]
+        console = "stdio" if self._shell else f"file:{self._place / 'console'}"
+        return [*argv, "-serial", console, "-serial", f"file:{self._place / 'said'}"]
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
+def lacking() -> str:
+    """Say what this host lacks to boot the VM, or nothing."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    for tool in (QEMU, "mmdebstrap", "mke2fs"):
+        if shutil.which(tool, path=path) is None:
+            return f"no {tool} to make or run a VM with"
+    return "" if sys.platform == "linux" else "not Linux"
