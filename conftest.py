@@ -16,6 +16,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+pytest_plugins = ["rootfs"]
+
 JOB_PATH = "/usr/local/bin:/usr/bin:/bin"
 _LACKING = pytest.StashKey[bool]()
 
@@ -96,6 +98,13 @@ def _lacks_oldest_python() -> str:
     return "" if sys.version_info[:2] == (3, 11) else "not run on Python 3.11, the oldest supported"
 
 
+@cache
+def _lacks_rootfs() -> str:
+    import rootfs
+
+    return _lacks_namespaces() or rootfs.lacking()
+
+
 REQUIREMENTS: dict[str, Callable[..., str]] = {
     "linux_ns": _lacks_namespaces,
     "root": _lacks_root,
@@ -105,6 +114,7 @@ REQUIREMENTS: dict[str, Callable[..., str]] = {
     "readable": _lacks_other_readers,
     "x86_64": _lacks_x86_64,
     "online": _lacks_index,
+    "rootfs": _lacks_rootfs,
     "oldest_python": _lacks_oldest_python,
 }
 

@@ -33,6 +33,7 @@ SYSTEM_PACKAGES = {
 }
 TEST_PACKAGES = {
     "git": lambda: shutil.which("git") is None,  # a release is tried in a repository of its own
+    "mmdebstrap": lambda: shutil.which("mmdebstrap") is None,  # builds the root of sandboxes
     "libseccomp2": lambda: not _has_library("libseccomp.so.2"),  # regenerates the syscall filter
 }
 BENCH_PACKAGES = {

@@ -59,6 +59,11 @@ def verify(path: str, *, pinned: str | None = None, uids: Collection[int] = ()) 
     afterwards is root's to answer for, and nobody else may write to it.
     """
     check_place(path)
+    return examine(path, pinned=pinned, uids=uids)
+
+
+def examine(path: str, *, pinned: str | None = None, uids: Collection[int] = ()) -> Rootfs:
+    """Judge the tree alone, wherever it is for now."""
     root = open_tree(path)
     try:
         status = os.fstat(root)

@@ -1,0 +1,199 @@
+"""Asks mmdebstrap for a fresh Debian system as a tar stream, in bounded time.
+
+The mirror is what the host's own apt is configured with, unless the caller names one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from rookhold_exec.rootfs.errors import (
+    BuilderMissingError,
+    BuildFailedError,
+    BuildTimeoutError,
+    NoMirrorError,
+    PackagesDifferError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rookhold_exec.rootfs.pins import Pins
+
+SECONDS_MAX: Final = 1800
+
+_MERGED_USR: Final = "/usr/share/mmdebstrap/hooks/merged-usr"
+_KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_ASK_SECONDS: Final = 60
+_GRACE_SECONDS: Final = 15
+_FORWARDED: Final = ("Acquire::http::", "Acquire::https::", "Acquire::Check-", "Acquire::Retries")
+_ENVIRONMENT: Final = ("PATH", "HOME", "TMPDIR", "http_proxy", "https_proxy", "no_proxy")
+# Bytecode that is never compared with its source: the tree is read-only, and dates are not kept.
+_COMPILE: Final = (
+    'exec chroot "$1" /usr/bin/env -i PATH=/usr/bin:/bin PYTHONHASHSEED=0 /bin/sh -c'
+    ' "exec python3 -I -m compileall -q -f --invalidation-mode unchecked-hash /usr/lib/python3*"'
+)
+_NOT_FOUND: Final = re.compile(r"E: Version '.*' for '([^']+)' was not found")
+_NO_PACKAGE: Final = re.compile(r"E: Unable to locate package (\S+)")
+
+
+@contextmanager
+def system(
+    pins: Pins, *, mirrors: Sequence[str], newer: bool, tell: Callable[[str], None]
+) -> Iterator[BinaryIO]:
+    """Yield the tar stream; leaving without an error means that mmdebstrap succeeded too."""
+    tool = shutil.which("mmdebstrap")
+    if tool is None:
+        raise BuilderMissingError
+    wanted = pins.packages
+    names = list(wanted) if newer else [f"{name}={version}" for name, version in wanted.items()]
+    argv = [
+        tool,
+        f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
+        "--variant=custom",  # nothing but what is listed
+        "--format=tar",
+        f"--hook-dir={_MERGED_USR}",
+        f"--customize-hook={_COMPILE}",
+        f"--include={','.join(names)}",
+        *(f"--aptopt={line}" for line in apt_options()),
+        pins.suite,
+        "-",
+        *sources(pins.suite, mirrors),
+    ]
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    environment |= {"SOURCE_DATE_EPOCH": str(pins.epoch), "LC_ALL": "C.UTF-8"}
+    with _Process(argv, environment, tell) as process:
+        yield process.stdout
+        process.finish()
+
+
+def apt_options() -> list[str]:
+    """Return how the host's apt reaches its mirrors: proxies, certificates, patience."""
+    lines = _ask(["apt-config", "dump", "--no-empty"]).splitlines()
+    return [line for line in lines if line.startswith(_FORWARDED)]
+
+
+def sources(suite: str, mirrors: Sequence[str]) -> list[str]:
+    if any(not (m.startswith("deb ") or ("://" in m and not m.startswith("-"))) for m in mirrors):
+        raise NoMirrorError("a mirror is an address, or a whole line that begins with `deb `")
+    if mirrors:
+        return list(mirrors)
+    suites = {suite, f"{suite}-updates", f"{suite}-security"}
+    fields = "$(CREATED_BY)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)"
+    found = set()
+    for line in _ask(["apt-get", "indextargets", "--format", fields]).splitlines():
+        kind, address, release, component, origin = (line.split("|") + [""] * 5)[:5]
+        debian = origin in {"Debian", "$(ORIGIN)"}  # the latter: its lists were not fetched yet
+        if kind == "Packages" and release in suites and component == "main" and debian:
+            found.add((release, address))
+    if suite not in {release for release, _ in found}:
+        raise NoMirrorError(suite)
+    trust = f"[signed-by={_KEYRING}] " if Path(_KEYRING).is_file() else ""
+    return [f"deb {trust}{address} {release} main" for release, address in sorted(found)]
+
+
+def _ask(argv: list[str]) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - apt, by its fixed name, with fixed arguments
+            argv, capture_output=True, check=True, timeout=_ASK_SECONDS, text=True, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoMirrorError from error
+    return done.stdout
+
+
+class _Process:
+    """mmdebstrap in a process group of its own, which is gone when this is left."""
+
+    def __init__(
+        self, argv: list[str], environment: dict[str, str], tell: Callable[[str], None]
+    ) -> None:
+        self._tell = tell
+        self._said: list[str] = []
+        self._late = False
+        self._process = subprocess.Popen(  # noqa: S603 - found by name, without a shell
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._timer = threading.Timer(SECONDS_MAX, self._expire)
+        self._timer.daemon = True
+
+    @property
+    def stdout(self) -> BinaryIO:
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker
+        return self._process.stdout  # type: ignore[return-value]
+
+    def __enter__(self) -> _Process:
+        self._reader.start()
+        self._timer.start()
+        return self
+
+    def finish(self) -> None:
+        """Wait for its end, which must be a success."""
+        while self.stdout.read(1 << 20):  # what follows the archive's end
+            pass
+        status = self._process.wait()
+        self._reader.join()
+        if self._late:
+            raise BuildTimeoutError
+        if status != 0:
+            raise self._failure()
+
+    def _failure(self) -> Exception:
+        lines = [found.group(1) for line in self._said if (found := _NOT_FOUND.search(line))]
+        lines += [found.group(1) for line in self._said if (found := _NO_PACKAGE.search(line))]
+        if lines:
+            return PackagesDifferError(", ".join(sorted(set(lines))))
+        return BuildFailedError("mmdebstrap failed; what it said is above")
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        for number, seconds in ((signal.SIGTERM, _GRACE_SECONDS), (signal.SIGKILL, None)):
+            with suppress(ProcessLookupError):
+                if self._process.poll() is None:
+                    os.killpg(self._process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+                break
+        self.stdout.close()
+        self._reader.join()
+        if (
+            isinstance(error, BuildFailedError)
+            and kind is BuildFailedError
+            and error.inside is None
+        ):
+            # The archive ended early because its maker did.
+            raise BuildTimeoutError if self._late else self._failure() from error
+
+    def _expire(self) -> None:
+        self._late = True
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GRACE_SECONDS)
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _listen(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None  # noqa: S101 - for the type checker
+        with stream:
+            for raw in stream:
+                line = raw.decode("utf-8", "replace").rstrip()
+                self._said = [*self._said[-199:], line]
+                self._tell(line)
