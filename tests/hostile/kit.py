@@ -9,8 +9,8 @@ import ctypes
 import errno
 import json
 import os
-import signal
-import sys
+import signal  # noqa: F401 - for the programs
+import sys  # noqa: F401
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -83,7 +83,7 @@ def everything(top="/", skipped=("/proc", "/sys", "/usr/share", "/usr/lib", "/us
             continue
         yield directory
         for name in files:
-            yield os.path.join(directory, name)
+            yield f"{directory}/{name}".replace("//", "/")
 
 
 def readable(path, most=1 << 16):

@@ -1,4 +1,4 @@
-"""What an executor under attack may not leave behind, on the host and in the process that has it."""
+"""What an executor under attack may not leave behind, on the host and in its own process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class Before:
         self._descriptors = descriptors(os.getpid())
         self._children = set(children(os.getpid()))
         self._groups = _groups()
-        self._keys = _keys()
         self._idle: list[str] | None = None
 
     def left_between_jobs(self) -> list[str]:
@@ -41,7 +40,9 @@ class Before:
 
     def _anywhere(self) -> list[str]:
         found = [f"process {pid} of a job's uid" for pid in _of_uids(self._uids)]
-        found += [f"mount {line}" for line in set(mounts("self")) - set(self._mounts)]
+        found += [f"keys of a job: {line}" for line in _keys_of(self._uids)]
+        added = set(mounts("self")) - set(self._mounts)
+        found += [f"mount {line}" for line in sorted(added) if self._may_be_ours(line)]
         return found + [f"directory {path.name}" for path in self._jobs_root.iterdir()]
 
     def _between_jobs(self) -> list[str]:
@@ -66,9 +67,13 @@ class Before:
         for target in self._descriptors:
             if target in added:
                 added.remove(target)
-        found += [f"descriptor {target}" for target in added]
-        more = _keys() - self._keys
-        return found + ([f"{more} keys of root"] if more > 0 else [])
+        return found + [f"descriptor {target}" for target in added]
+
+    def _may_be_ours(self, mounted: str) -> bool:
+        """Other programs mount too; ours would be here, or below where jobs have theirs."""
+        at, source = mounted.split(" ")[4], mounted.partition(" - ")[2].split(" ")[1]
+        below = at.startswith((str(self._jobs_root), "/work", "/proc", "/dev", "/tmp/rookhold"))
+        return below or at in {"/", "/tmp"} or source in {"job", "root"}
 
     def _new_children(self) -> set[int]:
         return set(children(os.getpid())) - self._children
@@ -103,10 +108,7 @@ def _of_uids(uids: range) -> list[int]:
     return found
 
 
-def _keys() -> int:
-    """Return how many keys and keyrings root's quota counts."""
-    for line in Path("/proc/key-users").read_text("ascii").splitlines():
-        uid, counted = line.split(":")
-        if int(uid) == 0:
-            return int(counted.split()[0])
-    return 0
+def _keys_of(uids: range) -> list[str]:
+    """Return the lines of the accounts that have keys or keyrings in the kernel."""
+    lines = Path("/proc/key-users").read_text("ascii").splitlines()
+    return [line for line in lines if int(line.split(":")[0]) in uids]

@@ -80,7 +80,8 @@ for path in {TO_READ!r}:
 
 def test_no_address_of_the_kernel_is_told(target: Target) -> None:
     told = target.ask("""
-lines = readable("/proc/kallsyms").decode().splitlines() + readable("/proc/modules").decode().splitlines()
+text = readable("/proc/kallsyms") + readable("/proc/modules")
+lines = text.decode().splitlines()
 told["addresses"] = [line for line in lines if any(
     part.removeprefix("0x").strip("0") for part in line.split()
     if len(part.removeprefix("0x")) == 16 and all(c in "0123456789abcdef" for c in part[2:]))][:3]
@@ -109,7 +110,7 @@ told["version 2"] = called(165, b"none", b"/tmp/group", b"cgroup2", 0, None)
 
 
 def test_no_device_node_is_made(target: Target) -> None:
-    disks = [os.stat(path) for path in ("/", "/usr")]
+    disks = [Path(path).stat() for path in ("/", "/usr")]
     numbers = sorted({(os.major(each.st_dev), os.minor(each.st_dev)) for each in disks})
     told = target.ask(f"""
 character = {{"memory": (1, 1), "kernel log": (1, 11), "port": (1, 4), "tty": (4, 0),
@@ -157,7 +158,8 @@ def test_links_do_not_lead_out_of_the_root(target: Target) -> None:
 ways = {{
     "absolute": "/tmp/{name}", "relative": "../" * 40 + "tmp/{name}",
     "by proc": "/proc/self/root/tmp/{name}", "by the first": "/proc/1/root/tmp/{name}",
-    "by its directory": "/proc/1/cwd/../tmp/{name}", "by a thread": "/proc/thread-self/root/../tmp/{name}",
+    "by its directory": "/proc/1/cwd/../tmp/{name}",
+    "by a thread": "/proc/thread-self/root/../tmp/{name}",
 }}
 for way, target in ways.items():
     os.symlink(target, "/work/link")
