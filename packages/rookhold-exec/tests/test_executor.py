@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import rookhold_exec
+import rookhold_exec.rootfs.errors  # its refusals are among the codes
 from rookhold_exec.errors import ExecError
 from rookhold_exec.executor import OutputRecord, Provenance
 from rookhold_types.codes import ERRORS

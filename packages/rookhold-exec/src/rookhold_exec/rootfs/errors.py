@@ -115,6 +115,7 @@ class UnreadableError(RootfsError):
 
 class ChangingError(RootfsError):
     code: ClassVar[str] = "rootfs_changing"
+    retryable: ClassVar[bool] = True
     text: ClassVar[str] = "the root file system was changed while it was read"
 
 
