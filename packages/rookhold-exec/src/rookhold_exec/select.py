@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from rookhold_exec.errors import (
     ExecutorUnavailableError,
     UnknownBackendError,
     UnsupportedPlatformError,
 )
+from rookhold_types.isolation import Backend
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rookhold_exec.backends.launched import LaunchedExecutor
     from rookhold_exec.executor import Executor
     from rookhold_exec.settings import ExecSettings
 
@@ -46,29 +52,77 @@ def choose_backend(name: str, settings: ExecSettings) -> Executor:
             return _off(settings, "no sandbox: ROOKHOLD_SANDBOX asks for none")
         case "namespaces-dev":
             return _namespaces_dev(settings, "namespaces of this host, as ROOKHOLD_SANDBOX asks")
-        case "namespaces" | "gvisor":
-            raise UnsupportedPlatformError(
-                f"this version has no {name} backend yet; namespaces-dev is the strongest",
-                backend=name,
-            )
+        case "namespaces":
+            note = "a reviewed root and namespaces of this host, as ROOKHOLD_SANDBOX asks"
+            return _namespaces(settings, note)
+        case "gvisor":
+            return _gvisor(settings, "gVisor, as ROOKHOLD_SANDBOX asks")
         case _:
             return _provider(name, settings)
 
 
 def _strongest(settings: ExecSettings) -> Executor:
+    """Take the first of the isolated backends that is complete, or say what each of them lacks."""
+    lacking: list[str] = []
+    for backend, build, wanted in (
+        (Backend.GVISOR, _gvisor, "ROOKHOLD_GVISOR_RUNSC" if settings.runsc is None else ""),
+        (Backend.NAMESPACES, _namespaces, "ROOKHOLD_ROOTFS" if settings.rootfs is None else ""),
+    ):
+        if wanted:
+            lacking.append(f"{backend} is not configured ({wanted})")
+            continue
+        try:
+            return _complete(build, settings, _because(lacking))
+        except ExecutorUnavailableError as error:
+            lacking.append(str(error) if str(backend) in str(error) else f"{backend}: {error}")
+    if settings.production:
+        raise ExecutorUnavailableError(
+            f"no isolated backend is complete on this host: {'; '.join(lacking)}"
+        )
+    return _for_development(settings, lacking)
+
+
+def _complete(
+    build: Callable[[ExecSettings, str], LaunchedExecutor], settings: ExecSettings, note: str
+) -> Executor:
+    """Return the backend with its survey done, or raise ExecutorUnavailableError."""
+    found = build(settings, note).survey()
+    return build(replace(settings, surveyed={"note": note, "found": found}), note)
+
+
+def _because(lacking: list[str]) -> str:
+    note = "the strongest sandbox that this host offers"
+    return f"{note} ({'; '.join(lacking)})" if lacking else note
+
+
+def _for_development(settings: ExecSettings, lacking: list[str]) -> Executor:
     if not sys.platform.startswith("linux"):
         return _off(settings, f"no sandbox: there is none for {sys.platform}")
     from rookhold_exec import probe
 
     host = probe.host()
     if host.namespaces:
-        missing = [fact.control for fact in host.facts if not fact.available]
-        note = "the strongest sandbox that this host and this version offer"
-        if missing:
-            note += f" (without {', '.join(missing)})"
-        return _namespaces_dev(settings, note)
+        less = {*probe.UNIFIED, "newuidmap"}  # of the isolated backends; told with them
+        missing = [
+            fact.control for fact in host.facts if not (fact.available or fact.control in less)
+        ]
+        without = [f"without {', '.join(missing)}"] if missing else []
+        return _namespaces_dev(settings, _because([*without, *lacking]))
     why = "; ".join(fact.why for fact in host.facts if fact.control == "user-namespace")
     return _off(settings, f"no sandbox: this host offers no namespaces ({why or 'unknown why'})")
+
+
+def _gvisor(settings: ExecSettings, note: str) -> LaunchedExecutor:
+    from rookhold_exec.backends.gvisor import Gvisor
+
+    return Gvisor(settings, note)
+
+
+def _namespaces(settings: ExecSettings, note: str) -> LaunchedExecutor:
+    from rookhold_exec.backends.namespaces import Namespaces, check_platform
+
+    check_platform(Backend.NAMESPACES)
+    return Namespaces(settings, note)
 
 
 def _namespaces_dev(settings: ExecSettings, note: str) -> Executor:

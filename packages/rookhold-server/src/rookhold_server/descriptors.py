@@ -1,4 +1,4 @@
-"""Two descriptors a parent may hand over: one to tell it we are ready, one that ends with it."""
+"""Descriptors that a parent may hand over: one to tell it we are ready, one that ends with it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def claim_descriptors(settings: Settings) -> None:
-    """Keep both from every child; refuse one that is not open. Call before starting anything."""
+    """Keep them from every child; refuse one that is not open. Call before starting anything."""
     for variable, descriptor in (
         ("ROOKHOLD_READY_FD", settings.ready_fd),
         ("ROOKHOLD_LIFELINE_FD", settings.lifeline_fd),
+        ("ROOKHOLD_SUPERVISOR_FD", settings.supervisor_fd),
     ):
         if descriptor is not None:
             try:

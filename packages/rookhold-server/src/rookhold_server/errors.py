@@ -63,6 +63,12 @@ class UnsafeJobsRootError(StartRefusedError):
     code = "unsafe_jobs_root"
 
 
+class SupervisorLostError(StartRefusedError):
+    """The root process that is to start launchers for this server is not there."""
+
+    code = "supervisor_lost"
+
+
 class AddressUnavailableError(StartRefusedError):
     """The listener could not be bound to the address."""
 

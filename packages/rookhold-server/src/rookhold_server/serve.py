@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from rookhold_attestation import AttestationError
-from rookhold_server import logs
+from rookhold_server import logs, supervisor
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.descriptors import parent_gone, tell_ready
 from rookhold_server.startup import Gateway, opened
@@ -36,6 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments:
         sys.stderr.write(_USAGE)
         return _EXIT_USAGE
+    if supervisor.wanted(os.environ):  # a process of this size does not stay root
+        python = [sys.executable, "-P", "-m", "rookhold_server"]
+        os.execve(python[0], python, os.environ)  # noqa: S606 - our own interpreter
     sys.setswitchinterval(_SWITCH_SECONDS)
     logs.configure("compact", "info")
     try:
@@ -113,7 +116,14 @@ async def _run(gateway: Gateway, signals: AsyncIterable[Any]) -> None:
             _log.info("the parent has ended; stopping")
             stop()
 
+    async def outlive_no_supervisor() -> None:
+        if gateway.grant is not None:
+            await gateway.grant.spawner.gone()
+            _log.info("the root supervisor has ended; stopping")
+            stop()
+
     async with anyio.create_task_group() as helpers:
+        helpers.start_soon(outlive_no_supervisor)
         for helper in (obey_signals, follow_shutdown, outlive_no_parent, gateway.readiness.watch):
             helpers.start_soon(helper)
         helpers.start_soon(_announce, gateway, started)

@@ -13,9 +13,9 @@ import anyio
 
 from rookhold_attestation import binds, profile
 from rookhold_exec.select import choose_backend
-from rookhold_exec.settings import ExecSettings
 from rookhold_server import __version__
 from rookhold_server.config.address import Address
+from rookhold_server.config.execution import exec_settings
 from rookhold_server.config.guards import check_backend, check_exposure, check_settings
 from rookhold_server.config.jobs_root import check_jobs_root, ensure_jobs_root
 from rookhold_server.config.state_directory import ensure_state_directory, make_private
@@ -28,6 +28,8 @@ from rookhold_server.http.transport import Server, bind
 from rookhold_server.identity.authentication import Authenticator
 from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
+from rookhold_server.supervisor.account import check_account
+from rookhold_server.supervisor.grant import Grant, receive
 from rookhold_store import InstanceLock, Store
 from rookhold_types.clock import now_ms
 from rookhold_types.isolation import IsolationClass
@@ -60,6 +62,7 @@ class Gateway:
     server: Server
     listener: socket.socket
     address: Address
+    grant: Grant | None  # from the root process that started this one, where there is one
 
 
 @asynccontextmanager
@@ -71,13 +74,16 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     never gets that far.
     """
     claim_descriptors(settings)
+    grant = None if settings.supervisor_fd is None else receive(settings.supervisor_fd)
     check_settings(settings, effective_uid=os.geteuid())
+    check_account(settings.user)
     key = _signing_key(settings)
     if settings.state_directory is not None:
         ensure_state_directory(settings.state_directory)
     async with AsyncExitStack() as stack:
-        executor = choose_backend(settings.sandbox, _exec_settings(settings))
-        listener = stack.enter_context(bind(settings.address))
+        executor = _executor(settings, grant)
+        listener = bind(settings.address) if grant is None else grant.listener
+        stack.callback(listener.close)
         address = Address(*listener.getsockname()[:2])
         check_exposure(settings, address)
         make_private(settings.database.parent)
@@ -99,7 +105,14 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
             signer=None if key is None else SignerConfig(key=key),
             clock=now_ms,
         )
-        yield _assemble(settings, engine, key, listener, address)
+        yield _assemble(settings, engine, key, listener, address, grant)
+
+
+def _executor(settings: Settings, grant: Grant | None) -> Executor:
+    if grant is None:
+        return choose_backend(settings.sandbox, exec_settings(settings))
+    told = exec_settings(settings, spawner=grant.spawner, surveyed=grant.surveyed)
+    return choose_backend(grant.backend, told)
 
 
 def _check_posture(settings: Settings, address: Address, posture: Posture) -> None:
@@ -122,6 +135,7 @@ def _assemble(
     key: PrivateKey | None,
     listener: socket.socket,
     address: Address,
+    grant: Grant | None,
 ) -> Gateway:
     began = time.monotonic()
     pools = Pools()
@@ -146,26 +160,7 @@ def _assemble(
         server=Server(Application(services)),
         listener=listener,
         address=address,
-    )
-
-
-def _exec_settings(settings: Settings) -> ExecSettings:
-    return ExecSettings(
-        workers=settings.workers,
-        uid_base=settings.sandbox_uid_base,
-        seccomp=settings.seccomp,
-        jobs_root=str(settings.jobs_root),
-        production=settings.production,
-        rootfs=None if settings.rootfs is None else str(settings.rootfs),
-        rootfs_sha256=settings.rootfs_sha256,
-        runsc=None if settings.runsc is None else str(settings.runsc),
-        runsc_platform=settings.runsc_platform,
-        gvisor_uid=settings.gvisor_uid,
-        gvisor_gid=settings.gvisor_gid,
-        path=os.environ.get("PATH", ""),
-        python=settings.interpreters["python"],
-        node=settings.interpreters["node"],
-        bash=settings.interpreters["bash"],
+        grant=grant,
     )
 
 

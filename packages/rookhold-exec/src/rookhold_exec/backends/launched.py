@@ -55,6 +55,7 @@ class LaunchedExecutor:
     """An executor over one launcher. A backend says what it asks of it, and what it may claim."""
 
     backend: ClassVar[Backend]
+    launched_as_root: ClassVar[bool] = True  # by a root supervisor, where there is one
     home: ClassVar[str] = "/tmp"  # noqa: S108 - the job's own, in its sandbox
 
     def __init__(self, settings: ExecSettings, note: str) -> None:
@@ -100,7 +101,10 @@ class LaunchedExecutor:
     async def open(self) -> None:
         """Start the launcher and drop every language whose interpreter does not answer."""
         told = self._settings.surveyed
-        self._surveyed = self.survey() if told is None else told
+        if told is None:
+            self._surveyed = self.survey()
+        else:
+            self._note, self._surveyed = told["note"], told["found"]
         spawner = self._settings.spawner or LocalSpawner(self._settings.launcher)
         self._launcher = LauncherClient(spawner, self._hello)
         await self._launcher.open()
@@ -117,9 +121,9 @@ class LaunchedExecutor:
             )
 
     def order(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the survey and the settings for the launcher, for whoever starts it for us."""
+        """Return `surveyed` for the server that this is done for, and the launcher's settings."""
         self._surveyed = self.survey()
-        return self._surveyed, self._hello()
+        return {"note": self._note, "found": self._surveyed}, self._hello()
 
     def _hello(self) -> dict[str, Any]:
         settings = self._settings

@@ -21,6 +21,7 @@ class Off(LaunchedExecutor):
     """Every job in a directory `job-<id>` under the jobs root, removed afterwards."""
 
     backend: ClassVar[Backend] = Backend.OFF
+    launched_as_root: ClassVar[bool] = False
 
     def __init__(self, settings: ExecSettings, note: str) -> None:
         if settings.jobs_root is None:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import array
 import asyncio  # noqa: TID251 - waits for the supervisor's answers on the loop
 import contextlib
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rookhold_exec.launcher.protocol import MESSAGE_MAX, ProtocolError, decode, encode
-from rookhold_exec.launcher.spawning import KILL, LAUNCH, LAUNCHED
+from rookhold_exec.launcher.spawning import (
+    ENVIRONMENT,
+    FDS,
+    KILL,
+    LAUNCH,
+    LAUNCHED,
+    PROGRAM,
+    SOCKET_FD,
+    descriptors,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-PROGRAM = str(Path(__file__).with_name("__main__.py"))
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-SOCKET_FD = 3
 ANSWER_SECONDS = 10.0
-_FDS = 2
 
 
 class Launched(NamedTuple):
@@ -96,29 +99,31 @@ class LocalSpawner:
 class RemoteSpawner:
     """Has a root supervisor start it, over the socket that the supervisor gave this process.
 
-    The supervisor alone decides what a launcher is and what it is told first. `gone` is called once
-    when the supervisor has ended; it takes its launcher with it.
+    The supervisor alone decides what a launcher is and what it is told first. To be used from one
+    loop.
     """
 
-    def __init__(self, supervisor: socket.socket, gone: Callable[[], None] | None = None) -> None:
+    def __init__(self, supervisor: socket.socket) -> None:
         supervisor.setblocking(False)
         self._supervisor = supervisor
-        self._gone = gone
         self._answer: asyncio.Future[Launched] | None = None
         self._watched = False
-        self._ended = False
+        self._gone = asyncio.Event()
 
-    def watch(self, gone: Callable[[], None] | None = None) -> None:
-        """Listen to the supervisor from now on, on the running loop."""
-        self._gone = gone or self._gone
-        if not self._watched:
+    async def gone(self) -> None:
+        """Return when the supervisor has ended, or this was closed."""
+        self._watch()
+        await self._gone.wait()
+
+    def _watch(self) -> None:
+        if not (self._watched or self._gone.is_set()):
             self._watched = True
             asyncio.get_running_loop().add_reader(self._supervisor.fileno(), self._told)
 
     async def start(self) -> Launched:
-        if self._ended:
+        if self._gone.is_set():
             raise ConnectionResetError("the supervisor is gone")
-        self.watch()
+        self._watch()
         self._answer = asyncio.get_running_loop().create_future()
         try:
             self._supervisor.send(encode({"op": LAUNCH}))
@@ -137,7 +142,7 @@ class RemoteSpawner:
     def _told(self) -> None:
         try:
             data, ancillary, _, _ = self._supervisor.recvmsg(
-                MESSAGE_MAX, socket.CMSG_SPACE(4 * _FDS), socket.MSG_CMSG_CLOEXEC
+                MESSAGE_MAX, socket.CMSG_SPACE(4 * FDS), socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
             return
@@ -165,30 +170,19 @@ class RemoteSpawner:
         answer, self._answer = self._answer, None
         if answer is not None and not answer.done():
             answer.set_exception(ConnectionResetError("the supervisor is gone"))
-        if self._gone is not None:
-            self._gone()
 
     def close(self) -> None:
-        """Stop listening; to the supervisor that is the end of this server."""
-        if not self._ended:
-            self._ended = True
+        """Stop listening; the supervisor gives nothing more to this server."""
+        if not self._gone.is_set():
+            self._gone.set()
             if self._watched:
                 asyncio.get_running_loop().remove_reader(self._supervisor.fileno())
             self._supervisor.close()
 
 
-def descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
-    """Return the descriptors that came with a message."""
-    fds = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-    return list(fds)
-
-
 def _launched(message: Any, fds: list[int]) -> Launched:
     try:
-        if message["op"] == LAUNCHED and len(fds) == _FDS:
+        if message["op"] == LAUNCHED and len(fds) == FDS:
             return Launched(int(message["pid"]), fds[1], socket.socket(fileno=fds[0]), greeted=True)
         number = int(message["errno"])
     except (KeyError, TypeError, ValueError) as error:

@@ -61,6 +61,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     signing_key_file: Path | None
     ready_fd: int | None
     lifeline_fd: int | None
+    supervisor_fd: int | None  # of the root process that started this one
     unknown_variables: tuple[str, ...]
 
 
@@ -110,6 +111,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         signing_key_file=_signing_key_file(value, production=production),
         ready_fd=value("ROOKHOLD_READY_FD", None),
         lifeline_fd=value("ROOKHOLD_LIFELINE_FD", None),
+        supervisor_fd=value("ROOKHOLD_SUPERVISOR_FD", None),
         unknown_variables=tuple(sorted(given.keys() - PARSERS.keys() - NOT_BUILT - CLIENT_ONLY)),
     )
     _check_ranges_together(settings)

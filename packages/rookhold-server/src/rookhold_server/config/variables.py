@@ -84,6 +84,7 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         # Between a parent and its gateway, not for operators.
         "ROOKHOLD_READY_FD": values.integer(3, 65535),
         "ROOKHOLD_LIFELINE_FD": values.integer(3, 65535),
+        "ROOKHOLD_SUPERVISOR_FD": values.integer(3, 65535),
     }
 )
 
