@@ -18,7 +18,7 @@ class Exit(IntEnum):
     """
 
     OK = 0
-    PROBLEM = 1  # check found something that does not work
+    PROBLEM = 1  # check or rootfs found something that does not work
     USAGE = 64
     BAD_EVIDENCE = 65
     UNREACHABLE = 69
