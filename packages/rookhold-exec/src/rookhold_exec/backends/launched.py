@@ -100,11 +100,7 @@ class LaunchedExecutor:
 
     async def open(self) -> None:
         """Start the launcher and drop every language whose interpreter does not answer."""
-        told = self._settings.surveyed
-        if told is None:
-            self._surveyed = self.survey()
-        else:
-            self._note, self._surveyed = told["note"], told["found"]
+        self._know()
         spawner = self._settings.spawner or LocalSpawner(self._settings.launcher)
         self._launcher = LauncherClient(spawner, self._hello)
         await self._launcher.open()
@@ -122,8 +118,15 @@ class LaunchedExecutor:
 
     def order(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return `surveyed` for the server that this is done for, and the launcher's settings."""
-        self._surveyed = self.survey()
+        self._know()
         return {"note": self._note, "found": self._surveyed}, self._hello()
+
+    def _know(self) -> None:
+        told = self._settings.surveyed
+        if told is None:
+            self._surveyed = self.survey()
+        else:
+            self._note, self._surveyed = told["note"], told["found"]
 
     def _hello(self) -> dict[str, Any]:
         settings = self._settings
