@@ -67,6 +67,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 class SandboxPlan(Struct, frozen=True, kw_only=True):
     """One job as the executor needs it; `limits` are already clamped.
 
+    `runtime` names a runtime pack; without it the language's own is taken, where there is one.
     `slot` is the worker slot (0 to workers - 1): no two running plans share one. A backend that
     cannot honour `mounts`, `workspace`, `environment` or `identity` refuses the plan as a whole.
     """
@@ -78,6 +79,7 @@ class SandboxPlan(Struct, frozen=True, kw_only=True):
     stdin: bytes | None = None
     files: tuple[InputFile, ...] = ()
     outputs: tuple[str, ...] = ()
+    runtime: str | None = None
     slot: int = 0
     mounts: tuple[Mount, ...] = ()
     workspace: Mount | None = None
@@ -212,6 +214,7 @@ class Posture(Struct, frozen=True, kw_only=True):
     languages: tuple[str, ...]
     tmpfs_charged_to_job: bool
     note: str
+    runtime_packs: tuple[str, ...] = ()  # of its languages; what its root file system offers
 
 
 class KillReason(StrEnum):

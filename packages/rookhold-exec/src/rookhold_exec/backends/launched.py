@@ -36,7 +36,7 @@ from rookhold_types.limits import (
     workspace_bytes,
 )
 from rookhold_types.paths import check_input_path, check_output_path
-from rookhold_types.runtimes import SOURCE_NAMES
+from rookhold_types.runtimes import PACKS, SOURCE_NAMES
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
@@ -91,6 +91,10 @@ class LaunchedExecutor:
 
     def path(self) -> str:
         return interpreters.SYSTEM_PATH
+
+    def packs(self) -> tuple[str, ...]:
+        """Return the runtime packs that the root file system offers, whatever languages work."""
+        return ()
 
     def directory(self, name: str) -> str:
         """Return the job's directory on the host, or nothing."""
@@ -193,6 +197,11 @@ class LaunchedExecutor:
             languages=tuple(self._interpreters),
             tmpfs_charged_to_job=self.charged(),
             note=self._note,
+            runtime_packs=tuple(
+                pack
+                for language, pack in PACKS.items()
+                if language in self._interpreters and pack in self.packs()
+            ),
         )
 
     def charged(self) -> bool:
@@ -219,11 +228,18 @@ class LaunchedExecutor:
                 raise CapabilityUnavailableError(capability)
         if plan.limits.allow_network:
             raise CapabilityUnavailableError("network")
+        if plan.runtime is not None and plan.runtime != self.pack_of(plan):
+            raise CapabilityUnavailableError("runtime pack")
         if not 0 <= plan.slot < self._settings.workers:
             raise SandboxStartError("slot")
         inside = all(check_input_path(file.path) for file in plan.files)
         if not inside or not all(check_output_path(path) for path in plan.outputs):
             raise SandboxStartError("files")
+
+    def pack_of(self, plan: SandboxPlan) -> str | None:
+        """Return the runtime pack that `plan` runs in: its language's, if that is offered."""
+        pack = PACKS.get(plan.language)
+        return pack if pack in self.packs() else None
 
     async def _begin(self, plan: SandboxPlan, argv: list[str]) -> SandboxRun:
         if self._launcher is None:
@@ -279,6 +295,7 @@ class LaunchedExecutor:
             limit_enforcement=enforced,
             effective_limits=EffectiveLimits.observed(plan.limits, enforced, network=network),
             runtime_version=None if interpreter is None else interpreter.version,
+            runtime_pack=self.pack_of(plan) if facts.isolated else None,
         )
 
     async def close(self) -> None:

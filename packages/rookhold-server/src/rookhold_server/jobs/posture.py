@@ -30,10 +30,14 @@ def execution_posture(posture: Posture) -> ExecutionPosture:
 
 
 def offered_packs(posture: Posture) -> tuple[str, ...]:
-    """The runtime packs of its languages; only a backend with an isolation class has any."""
+    """The packs of its root file system, by language; none without a class, whoever claims some."""
     if posture.isolation_class is IsolationClass.NONE:
         return ()
-    return tuple(PACKS[name] for name in LANGUAGES if name in posture.languages)
+    return tuple(
+        PACKS[name]
+        for name in LANGUAGES
+        if name in posture.languages and PACKS[name] in posture.runtime_packs
+    )
 
 
 def capabilities(

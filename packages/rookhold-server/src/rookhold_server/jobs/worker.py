@@ -238,6 +238,7 @@ class _Road:
             ),
             files=decode_files(spec),
             outputs=spec.outputs,
+            runtime=spec.runtime,
             slot=self._slot,
         )
         return plan if self._companion is None else self._companion.extend(plan)
