@@ -43,16 +43,15 @@ def _lacks_node() -> str:
 
 @cache
 def _groups() -> frozenset[str]:
-    """Return the controllers under which a group may be made here; version 1's as "v1:name" too."""
+    """Return the controllers under which a group may be made here, with "v1:" or "v2:" too."""
     from rookhold_exec.cgroup.discovery import find
 
     have: set[str] = set()
     for found in find() if os.geteuid() == 0 else ():
         if found.place is not None:
-            name, version, directory = found.place
+            name, version, _ = found.place
             have |= {name, f"v{version}:{name}"}
-            if version == 2:
-                have |= set((Path(directory) / "cgroup.controllers").read_text("ascii").split())
+            have |= found.controls | {f"v2:{each}" for each in found.controls}
     return frozenset(have)
 
 

@@ -76,19 +76,32 @@ class KernelLike:
             (top / name).write_text(text)
 
 
+ROOT_FILES = {
+    "cgroup.controllers": "cpu memory pids",
+    "cgroup.subtree_control": "memory",
+    "cpu.stat": "usage_usec 0",
+}
+OTHER_FILES = {**ROOT_FILES, "cgroup.type": "domain"}
+
+
 def test_version_2_says_which_controllers_its_children_get(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {
-        "cgroup.controllers": "cpu memory pids",
-        "cgroup.subtree_control": "memory",
-        "cpu.stat": "usage_usec 0",
-    }
-    KernelLike(monkeypatch, tmp_path, files)
-    *_, unified = find(f"1 2 0:3 / {tmp_path} rw - cgroup2 cgroup2 rw", "0::/\n")
+    KernelLike(monkeypatch, tmp_path, OTHER_FILES)
+    *_, unified = find(f"1 2 0:3 /unit {tmp_path} rw - cgroup2 cgroup2 rw", "0::/unit\n")
     assert unified.place == ("v2", 2, str(tmp_path))
     assert unified.controls == {"memory", "pids"}
     assert not list(tmp_path.glob("rookhold-*"))
+
+
+def test_the_root_group_itself_is_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    KernelLike(monkeypatch, tmp_path, ROOT_FILES)
+    *_, unified = find(f"1 2 0:3 / {tmp_path} rw - cgroup2 cgroup2 rw", "0::/\n")
+    assert unified.place == ("v2", 2, f"{tmp_path}/rookhold")
+    assert unified.controls == {"memory", "pids"}
+    assert not list(tmp_path.glob("rookhold*"))
 
 
 def test_a_read_only_hierarchy_has_no_place_and_a_reason(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ KINDS = ("user", "pid", "mount", "network", "ipc", "uts", "cgroup")
 NAMESPACES = {f"{each}-namespace" for each in KINDS}
 OTHERS = {"no-new-privileges", "capabilities-dropped", "seccomp"}
 GROUPS = {"cgroup-memory", "cgroup-pids", "cgroup-cpu"}
+UNIFIED = {"cgroup-v2-memory", "cgroup-v2-pids"}
 
 
 def facts(report: probe.HostReport) -> dict[str, probe.Fact]:
@@ -29,7 +30,7 @@ def view() -> list[str]:
 
 def test_every_control_is_answered_once_with_a_reason() -> None:
     report = probe.host()
-    assert set(facts(report)) == NAMESPACES | OTHERS | GROUPS | {"newuidmap"}
+    assert set(facts(report)) == NAMESPACES | OTHERS | GROUPS | UNIFIED | {"newuidmap"}
     assert len(report.facts) == len(facts(report))
     assert all(fact.why and "/root" not in fact.why for fact in report.facts)
     assert report.root == (os.geteuid() == 0)
@@ -45,6 +46,15 @@ def test_groups_are_available_exactly_where_there_is_a_place() -> None:
             assert report.available(control)
     assert bool(report.places) == any(report.available(each) for each in GROUPS)
     assert list(report.places) == probe.places()
+
+
+def test_version_2_is_offered_whole_or_it_is_said_how_to_get_it() -> None:
+    report = probe.host()
+    whole = all(report.available(each) for each in UNIFIED)
+    assert (report.unified is not None) == whole
+    for each in UNIFIED:
+        fact = facts(report)[each]
+        assert fact.available or "systemd.unified_cgroup_hierarchy=1" in fact.why
 
 
 def test_it_is_quick_and_leaves_nothing_behind() -> None:

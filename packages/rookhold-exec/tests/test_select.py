@@ -1,9 +1,12 @@
+import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from rookhold_exec.backends.namespaces import Namespaces
 from rookhold_exec.backends.namespaces_dev import NamespacesDev
 from rookhold_exec.backends.off import Off
 from rookhold_exec.errors import (
@@ -13,6 +16,7 @@ from rookhold_exec.errors import (
 )
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
+from rookhold_types.isolation import Backend
 
 
 @pytest.mark.parametrize("name", ["off", "none", "naive"])
@@ -41,11 +45,62 @@ def test_auto_without_namespaces_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert "darwin" in executor.posture.note
 
 
-def test_what_is_not_built_is_refused_and_never_replaced() -> None:
-    for name in ("namespaces", "ns", "sandbox", "gvisor", "runsc"):
-        with pytest.raises(UnsupportedPlatformError) as caught:
-            choose_backend(name, ExecSettings())
-        assert caught.value.code == "unsupported_platform"
+@pytest.mark.parametrize("name", ["namespaces", "ns", "sandbox"])
+def test_namespaces_has_three_names(name: str) -> None:
+    executor = choose_backend(name, ExecSettings())
+    assert type(executor) is Namespaces
+    assert executor.posture.note
+
+
+@pytest.mark.parametrize("name", ["namespaces", "ns", "sandbox"])
+def test_an_isolated_backend_is_refused_on_other_machines(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uname = os.uname()
+    other = os.uname_result((*uname[:4], "aarch64"))
+    monkeypatch.setattr(os, "uname", lambda: other)
+    with pytest.raises(UnsupportedPlatformError) as caught:
+        choose_backend(name, ExecSettings())
+    assert caught.value.code == "unsupported_platform"
+
+
+def complete(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a backend find its host complete."""
+    module = importlib.import_module(f"rookhold_exec.backends.{backend}")
+    monkeypatch.setattr(getattr(module, backend.title()), "survey", lambda _: {"seen": 1})
+
+
+def test_auto_takes_the_namespaces_if_they_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    complete("namespaces", monkeypatch)
+    executor = choose_backend("auto", ExecSettings(rootfs="/srv/rootfs"))
+    assert type(executor) is Namespaces
+    note = executor.posture.note
+    assert "gvisor-oci is not configured (ROOKHOLD_GVISOR_RUNSC)" in note
+    assert executor._settings.surveyed == {"note": note, "found": {"seen": 1}}
+
+
+@pytest.mark.linux_ns
+def test_auto_falls_back_in_development_and_says_what_was_lacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ExecSettings(rootfs=str(tmp_path / "none"), jobs_root=str(tmp_path))
+    executor = choose_backend("auto", settings)
+    assert type(executor) is NamespacesDev
+    assert "gvisor-oci is not configured" in executor.posture.note
+    assert str(Backend.NAMESPACES) in executor.posture.note
+    assert str(tmp_path) not in executor.posture.note
+
+
+def test_auto_never_falls_back_in_production(tmp_path: Path) -> None:
+    for settings in (
+        ExecSettings(production=True, jobs_root=str(tmp_path)),
+        ExecSettings(production=True, jobs_root=str(tmp_path), rootfs=str(tmp_path / "none")),
+    ):
+        with pytest.raises(ExecutorUnavailableError) as caught:
+            choose_backend("auto", settings)
+        assert caught.value.code == "executor_unavailable"
+        assert str(Backend.NAMESPACES) in str(caught.value)
+        assert str(Backend.GVISOR) in str(caught.value)
 
 
 def test_an_unknown_name_is_refused() -> None:

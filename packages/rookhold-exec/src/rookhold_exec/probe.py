@@ -23,7 +23,7 @@ from rookhold_exec.launcher.groups import Place
 __all__ = ["Fact", "HostReport", "Place", "host", "places"]
 
 _SECONDS: Final = 5.0
-_NAMESPACES: Final = (
+NAMESPACES: Final = (
     "user-namespace",
     "pid-namespace",
     "mount-namespace",
@@ -32,7 +32,8 @@ _NAMESPACES: Final = (
     "uts-namespace",
     "cgroup-namespace",
 )
-_CONFINEMENT: Final = ("no-new-privileges", "capabilities-dropped")
+UNIFIED: Final = ("cgroup-v2-memory", "cgroup-v2-pids")
+CONFINEMENT: Final = ("no-new-privileges", "capabilities-dropped")
 _TRIAL: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]);"
     "from rookhold_exec.launcher.trial import main; main(sys.argv[2])"
@@ -65,13 +66,17 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
-    """What was found. `namespaces`: every one that a sandbox is made of can be had."""
+    """What was found. `namespaces`: every one that a sandbox is made of can be had.
+
+    `unified` is where version 2 groups with limits on memory and processes can be made.
+    """
 
     root: bool
     namespaces: bool
     seccomp: bool
     places: tuple[Place, ...]
     facts: tuple[Fact, ...]
+    unified: Place | None = None
 
     def available(self, control: str) -> bool:
         return any(fact.available for fact in self.facts if fact.control == control)
@@ -83,23 +88,25 @@ def host() -> HostReport:
     if not sys.platform.startswith("linux"):
         return _nothing(f"sandboxes need Linux, and this is {sys.platform}")
     answers = _answers()
-    facts = [_kernel_fact(each, answers) for each in (*_NAMESPACES, *_CONFINEMENT)]
+    facts = [_kernel_fact(each, answers) for each in (*NAMESPACES, *CONFINEMENT)]
     facts.append(_seccomp_fact(answers))
     findings = find()
     facts += [_cgroup_fact(control, findings) for control in _CGROUP_CONTROLS]
+    facts += [_unified_fact(control, findings[-1]) for control in UNIFIED]
     facts.append(_newuidmap_fact(root))
     had = {fact.control for fact in facts if fact.available}
     return HostReport(
         root=root,
-        namespaces=had.issuperset(_NAMESPACES),
+        namespaces=had.issuperset(NAMESPACES),
         seccomp="seccomp" in had,
         places=tuple(places(findings)),
         facts=tuple(facts),
+        unified=findings[-1].place if had.issuperset(UNIFIED) else None,
     )
 
 
 def _nothing(why: str) -> HostReport:
-    controls = (*_NAMESPACES, *_CONFINEMENT, "seccomp", *_CGROUP_CONTROLS, "newuidmap")
+    controls = (*NAMESPACES, *CONFINEMENT, "seccomp", *_CGROUP_CONTROLS, *UNIFIED, "newuidmap")
     facts = tuple(Fact(control=each, available=False, why=why) for each in controls)
     return HostReport(root=False, namespaces=False, seccomp=False, places=(), facts=facts)
 
@@ -169,6 +176,19 @@ def _cgroup_fact(control: str, findings: list[Finding]) -> Fact:
     [first] = [each for each in findings if each.controller == name]
     second = unified.why or f"version 2 does not hand {name} down to a group that we can make"
     return Fact(control=control, available=False, why=f"version 1: {first.why}; {second}")
+
+
+def _unified_fact(control: str, unified: Finding) -> Fact:
+    """The isolated backends take version 2 only, where a limit is of the whole job at once."""
+    name = control.removeprefix("cgroup-v2-")
+    if unified.place is not None and name in unified.controls:
+        return Fact(control=control, available=True, why="by the version 2 hierarchy")
+    why = unified.why or f"the version 2 hierarchy does not hand {name} down to a group of ours"
+    how = (
+        "boot with systemd.unified_cgroup_hierarchy=1 and run as root, or in a unit with"
+        " Delegate=yes"
+    )
+    return Fact(control=control, available=False, why=f"{why}; {how}")
 
 
 def _newuidmap_fact(root: bool) -> Fact:

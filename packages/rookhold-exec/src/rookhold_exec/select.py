@@ -27,6 +27,8 @@ _ALIASES = {
     "none": "off",
     "naive": "off",
     "ns-dev": "namespaces-dev",
+    str(Backend.NAMESPACES): "namespaces",
+    str(Backend.GVISOR): "gvisor",
     "ns": "namespaces",
     "sandbox": "namespaces",
     "runsc": "gvisor",

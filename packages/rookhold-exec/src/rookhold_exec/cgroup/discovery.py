@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from rookhold_exec.cgroup.controllers import Group, UnifiedController
+from rookhold_exec.launcher import subtree
 from rookhold_exec.launcher.groups import Place
 
 V1_CONTROLLERS: Final = ("memory", "cpuacct", "pids")
@@ -122,9 +123,13 @@ def _find_v2(mounted: list[Hierarchy], paths: dict[str, str]) -> Finding:
     for directory in candidates(unified[0], paths[""]):
         if not _takes_child(directory, "cpu.stat"):
             continue
-        controls = frozenset(each for each in ("memory", "pids") if _hands_down(directory, each))
+        emptied = subtree.is_delegated(str(directory), paths[""])
+        controls = frozenset(
+            each for each in ("memory", "pids") if _hands_down(directory, each, emptied=emptied)
+        )
         if best is None or len(controls) > len(best.controls):
-            place = ("v2", 2, str(directory))
+            below = subtree.is_root_group(str(directory))
+            place = ("v2", 2, subtree.below_root(str(directory)) if below else str(directory))
             best = Finding(controller="v2", place=place, why="", controls=controls)
     why = "no group may be made in the version 2 hierarchy by this user"
     return best or Finding(controller="v2", place=None, why=why)
@@ -143,14 +148,19 @@ def _takes_child(directory: Path, must_have: str) -> bool:
         trial.rmdir()
 
 
-def _hands_down(directory: Path, controller: str) -> bool:
-    """Can the children of this version 2 group have the controller? Leaves it as it was."""
+def _hands_down(directory: Path, controller: str, *, emptied: bool) -> bool:
+    """Can the children of this version 2 group have the controller? Leaves it as it was.
+
+    With `emptied`, the launcher will first move away the processes that would be in the way.
+    """
     group = UnifiedController(Group(directory))
     try:
         if controller in group.subtree_control:
             return True
         if controller not in group.controllers:
             return False
+        if emptied:
+            return os.access(directory / "cgroup.subtree_control", os.W_OK)
         group.subtree_control = {f"+{controller}"}
         group.subtree_control = {f"-{controller}"}
     except OSError:

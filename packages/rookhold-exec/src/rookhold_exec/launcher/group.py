@@ -72,7 +72,7 @@ class JobGroup:
         self._join: list[int] = []
         self._limit = {MEMORY: -1, PIDS: -1}
         self._cpu = self._oom = self._now = self._peak = self._refused = self._kill = -1
-        self._cpu_key = b""
+        self._cpu_key = self._oom_at = b""
         self._made: list[tuple[int, str]] = []  # directories, parents first
 
     def join(self) -> None:
@@ -115,8 +115,15 @@ class JobGroup:
         return _value(self._peak)
 
     def oom_kills(self) -> int:
-        """Return how many processes of the group the kernel killed at its limit."""
-        return max(_keyed(self._oom, b"oom_kill"), 0)
+        """Return how many processes of the group the kernel killed at its limit.
+
+        Version 2 also counts those that it killed because a group above, or the host, was full;
+        only the other counter tells that this group had reached a limit of its own.
+        """
+        kills = max(_keyed(self._oom, b"oom_kill"), 0)
+        if kills and self._oom_at and _keyed(self._oom, self._oom_at) <= 0:
+            return 0
+        return kills
 
     def pids_refused(self) -> int:
         """Return how often the process limit made a fork fail."""
@@ -187,8 +194,9 @@ class JobGroup:
         self._make(parent, self.name)
         at = os.open(self.name, _DIRECTORY, dir_fd=parent)
         try:
-            for control in sorted(controls - {CPU}):
-                write_at(at, "cgroup.subtree_control", f"+{control.removeprefix('cgroup-')}")
+            if handed := sorted(controls - {CPU}):  # all at once: each write is dear
+                names = " ".join(f"+{control.removeprefix('cgroup-')}" for control in handed)
+                write_at(at, "cgroup.subtree_control", names)
             self._make(parent, f"{self.name}/init")
             self._make(parent, f"{self.name}/payload")
             self.init_in = self._open(at, "init", _DIRECTORY)
@@ -200,10 +208,12 @@ class JobGroup:
             os.close(at)
         if MEMORY in controls:
             self._set_limit(MEMORY, payload, "memory.max")
-            if self._open_if_there(payload, "memory.swap.max") >= 0:
+            try:
                 write_at(payload, "memory.swap.max", "0")
+            except FileNotFoundError:  # a kernel without swap
+                pass
             write_at(payload, "memory.oom.group", "1")
-            self._oom = self._open(payload, "memory.events")
+            self._oom, self._oom_at = self._open(payload, "memory.events"), b"oom"
             self._now = self._open(payload, "memory.current")
             self._peak = self._open_if_there(payload, "memory.peak")
         if PIDS in controls:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
+from rookhold_exec.launcher import subtree
 from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.launcher.group import (
     CPU,
@@ -39,6 +40,8 @@ class Groups:
         self._parents: list[tuple[str, int, int, int]] = []  # controller, version, above, own
         self._v2_controls: frozenset[str] = frozenset()
         for controller, version, directory in places:
+            if version == 2:
+                _prepare(directory)
             above = _open_high(directory)
             if version == 2:
                 _enable(above)
@@ -100,6 +103,15 @@ class Groups:
             _clear(above, self.name)
             os.close(above)
         self._parents = []
+
+
+def _prepare(directory: str) -> None:
+    if root := subtree.prepare(directory):
+        above = _open_high(root)
+        try:
+            _enable(above)
+        finally:
+            os.close(above)
 
 
 def _open_high(path: str, at: int | None = None) -> int:

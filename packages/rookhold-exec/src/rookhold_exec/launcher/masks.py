@@ -37,6 +37,7 @@ HIDDEN: tuple[tuple[str, str], ...] = (
     ("kpagecount", "how often each page of memory is mapped"),
     ("kpageflags", "what each page of memory is used for"),
     ("latency_stats", "where processes of the host wait"),
+    ("locks", "which files of the host are locked"),
     ("modules", "what is loaded into the kernel, and where"),
     ("partitions", "the host's disks"),
     ("sched_debug", "every process of the host, by name"),

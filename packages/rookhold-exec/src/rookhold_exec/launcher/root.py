@@ -88,6 +88,12 @@ def enter_rootfs(rootfs: int, *, privileged: bool, read_only: bool) -> None:
     _settle(privileged=privileged)
 
 
+def mount_points(*, privileged: bool) -> set[bytes]:
+    """Return where the reviewed root has mounts before a job adds its own."""
+    nodes = () if privileged else _NODES
+    return {b"/", b"/dev", *(f"/dev/{name}".encode() for name in nodes)}
+
+
 def _settle(*, privileged: bool) -> None:
     """Add what every root has, and move into it."""
     _make_dev(privileged=privileged)

@@ -107,8 +107,8 @@ class Setup:
             unshare(CLONE_NEWNS)
         else:
             usermap.enter(0, uid=os.geteuid(), gid=os.getegid(), flags=CLONE_NEWNS)
-        for name, own in readback.namespaces("self").items():
-            self.outer_namespaces[name].add(own)
+        for name, outer in readback.namespaces("self").items():
+            self.outer_namespaces[name].add(outer)
         read_only = "read-only-root" not in self.faults
         if reviewed:
             # Opened here: a mount of the namespace that was left could not be copied any more.
@@ -121,7 +121,8 @@ class Setup:
             else:
                 root.enter_rootfs(fd, privileged=privileged, read_only=read_only)
             os.close(fd)
-            self.mount_points = _mount_points() | {target for _, target in self.masks}
+            own = {b"/proc", *readback.OWN_SPACE, *(target for _, target in self.masks)}
+            self.mount_points = frozenset(own | root.mount_points(privileged=privileged))
         else:
             root.enter(privileged=privileged, read_only=read_only)
         if "capabilities-dropped" not in self.faults:
@@ -144,13 +145,6 @@ def detach() -> None:
     for number in (32, 33):
         reset_signal(number)  # posix_spawn leaves the C library's two ignored, for jobs to inherit
     pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
-
-
-def _mount_points() -> frozenset[bytes]:
-    """Return every place where a job may have a mount: those of the root, and the job's own."""
-    with open("/proc/self/mountinfo", "rb") as text:
-        held = {line.split(b" ", 5)[4] for line in text}
-    return frozenset(held | {b"/proc", *readback.OWN_SPACE})
 
 
 def _last_capability() -> int:
