@@ -32,7 +32,23 @@ class Isolating:
         return {name: value + extra.get(name, 0) for name, value in wanted.items()}
 
 
+def _rootfs() -> str:
+    from rootfs import test_rootfs
+
+    return str(test_rootfs())
+
+
 NAMESPACES_DEV = Isolating(name="namespaces-dev", marks=(pytest.mark.linux_ns,))
-BACKENDS = (NAMESPACES_DEV,)
+NAMESPACES = Isolating(
+    name="namespaces",
+    marks=(
+        pytest.mark.linux_ns,
+        pytest.mark.rootfs,
+        pytest.mark.groups("v2:memory", "v2:pids"),
+    ),
+    settings=lambda: {"ROOKHOLD_ROOTFS": _rootfs()},
+    executor=lambda: {"rootfs": _rootfs()},
+)
+BACKENDS = (NAMESPACES_DEV, NAMESPACES)
 NAMED = {each.name: each for each in BACKENDS}
 ISOLATING = [pytest.param(each.name, marks=each.marks) for each in BACKENDS]
