@@ -57,6 +57,12 @@ class UnsafeStateDirectoryError(StartRefusedError):
     code = "unsafe_state_directory"
 
 
+class NotUsableError(StartRefusedError):
+    """The account that the server runs as cannot use a directory that it needs."""
+
+    code = "not_usable"
+
+
 class UnsafeJobsRootError(StartRefusedError):
     """The jobs root is not a dedicated, private directory; it is never repaired."""
 

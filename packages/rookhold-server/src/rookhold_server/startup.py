@@ -18,7 +18,11 @@ from rookhold_server.config.address import Address
 from rookhold_server.config.execution import exec_settings
 from rookhold_server.config.guards import check_backend, check_exposure, check_settings
 from rookhold_server.config.jobs_root import check_jobs_root, ensure_jobs_root
-from rookhold_server.config.state_directory import ensure_state_directory, make_private
+from rookhold_server.config.state_directory import (
+    check_usable,
+    ensure_database_directory,
+    ensure_state_directory,
+)
 from rookhold_server.descriptors import claim_descriptors
 from rookhold_server.http.app import Application
 from rookhold_server.http.capacity import Pools
@@ -32,7 +36,7 @@ from rookhold_server.supervisor.account import check_account
 from rookhold_server.supervisor.grant import Grant, receive
 from rookhold_store import InstanceLock, Store
 from rookhold_types.clock import now_ms
-from rookhold_types.isolation import IsolationClass
+from rookhold_types.isolation import Backend, IsolationClass
 from rookhold_types.service import PublicKeyView
 
 if TYPE_CHECKING:
@@ -86,11 +90,13 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
         stack.callback(listener.close)
         address = Address(*listener.getsockname()[:2])
         check_exposure(settings, address)
-        make_private(settings.database.parent)
+        ensure_database_directory(settings.database.parent)
         lock = InstanceLock(settings.database)
         lock.acquire()
         stack.callback(lock.release)
         ensure_jobs_root(settings.jobs_root, strict=settings.production)
+        if getattr(executor, "backend", None) == Backend.OFF:  # its jobs are of this account
+            check_usable(settings.jobs_root, "the jobs root")
         store = Store.open(
             settings.database, binding=binds, profile=str(profile.PROFILE_VERSION), clock=now_ms
         )

@@ -7,7 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from rookhold_server.errors import UnsafeStateDirectoryError
+from rookhold_server.errors import NotUsableError, UnsafeStateDirectoryError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,19 @@ def ensure_state_directory(directory: Path) -> None:
         raise UnsafeStateDirectoryError("the state directory belongs to another account")
     if found.st_mode & 0o022:
         raise UnsafeStateDirectoryError("others may write to the state directory")
+
+
+def ensure_database_directory(directory: Path) -> None:
+    """Create it private if it is missing; the store judges one that is found."""
+    with contextlib.suppress(OSError):
+        make_private(directory)
+    check_usable(directory, "the directory of ROOKHOLD_DB")
+
+
+def check_usable(directory: Path, what: str) -> None:
+    """Refuse a directory in which this account cannot make and remove files."""
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise NotUsableError(f"the account of the server cannot use {what}")
 
 
 def make_private(directory: Path) -> None:

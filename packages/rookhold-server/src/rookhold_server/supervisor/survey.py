@@ -29,7 +29,7 @@ from rookhold_types.isolation import BACKEND_FACTS
 if TYPE_CHECKING:
     from rookhold_exec.executor import Executor
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rookhold_server.supervisor")  # it is run as a script
 
 SOCKET_FD: Final = 3
 
