@@ -8,6 +8,8 @@ from rookhold_server.refusal import Refusal
 from rookhold_types.isolation import IsolationClass
 from rookhold_types.runtimes import PACKS
 
+pytestmark = pytest.mark.anyio
+
 CLASS = IsolationClass.LINUX_SHARED_KERNEL
 ALL = tuple(PACKS.values())
 
