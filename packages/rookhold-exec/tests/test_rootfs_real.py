@@ -1,4 +1,4 @@
-"""The root file system that is built from Debian packages: fit, complete, and the same each time."""
+"""The root file system that is built from Debian packages is fit, complete and always the same."""
 
 from __future__ import annotations
 

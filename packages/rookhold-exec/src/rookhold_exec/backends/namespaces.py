@@ -17,7 +17,6 @@ from rookhold_exec import probe
 from rookhold_exec.backends.namespaces_dev import NamespacesDev
 from rookhold_exec.errors import ExecutorUnavailableError, UnsupportedPlatformError
 from rookhold_types.isolation import BACKEND_FACTS, Backend, Control, IsolationClass
-from rookhold_types.runtimes import PACKS
 
 if TYPE_CHECKING:
     from rookhold_exec.executor import Posture, Provenance, SandboxPlan
@@ -99,6 +98,9 @@ class Namespaces(NamespacesDev):
         found: dict[str, str] = self._surveyed["interpreters"]
         return name if name in found.values() else found.get(name)
 
+    def packs(self) -> tuple[str, ...]:
+        return tuple(self._surveyed.get("packs", ()))
+
     async def open(self) -> None:
         """Start the launcher, and refuse to work where a promised control was not seen."""
         await super().open()
@@ -128,7 +130,6 @@ class Namespaces(NamespacesDev):
 
     def _observed(self, plan: SandboxPlan, controls: tuple[str, ...]) -> Provenance:
         isolation_class = _class_of(self.backend, controls)
-        pack = PACKS.get(plan.language)
         private = "private-rootfs" in controls
         return replace(
             super()._observed(plan, controls),
@@ -136,7 +137,7 @@ class Namespaces(NamespacesDev):
             isolated=isolation_class is not IsolationClass.NONE,
             private_rootfs=private,
             rootfs_sha256=self._surveyed["rootfs_sha256"] if private else None,
-            runtime_pack=pack if private and pack in self._surveyed["packs"] else None,
+            runtime_pack=self.pack_of(plan) if private else None,
         )
 
 
