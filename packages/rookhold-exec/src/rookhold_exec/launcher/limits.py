@@ -9,14 +9,18 @@ from resource import (
     RLIMIT_FSIZE,
     RLIMIT_MEMLOCK,
     RLIMIT_MSGQUEUE,
+    RLIMIT_NICE,
     RLIMIT_NOFILE,
     RLIMIT_NPROC,
+    RLIMIT_RTPRIO,
+    RLIMIT_SIGPENDING,
     getrlimit,
     setrlimit,
 )
 
 OPEN_FILES = 1024
 _LOCKED_BYTES = 64 * 1024
+_QUEUED_SIGNALS = 4096  # each kernel timer counts as one too
 
 Limit = tuple[int, bytes, int, int]  # resource, its name in /proc/<pid>/limits, soft, hard
 
@@ -42,13 +46,17 @@ def wanted(
     return (
         _at_most(RLIMIT_CPU, b"Max cpu time", backstop, backstop + 1),
         (RLIMIT_FSIZE, b"Max file size", file_bytes, file_bytes),
-        # At 0 the kernel still starts the helper of a piped core_pattern, with the whole image; at 1
-        # it makes none at all.
+        # At 0 the kernel still starts the helper of a piped core_pattern, with the whole image; at
+        # 1 it makes none at all.
         _at_most(RLIMIT_CORE, b"Max core file size", 1, 1),
         (RLIMIT_NPROC, b"Max processes", processes, processes),
         _at_most(RLIMIT_NOFILE, b"Max open files", OPEN_FILES, OPEN_FILES),
         _at_most(RLIMIT_MEMLOCK, b"Max locked memory", _LOCKED_BYTES, _LOCKED_BYTES),
+        _at_most(RLIMIT_SIGPENDING, b"Max pending signals", _QUEUED_SIGNALS, _QUEUED_SIGNALS),
         (RLIMIT_MSGQUEUE, b"Max msgqueue size", 0, 0),
+        # A server that may set priorities does not hand that on.
+        (RLIMIT_NICE, b"Max nice priority", 0, 0),
+        (RLIMIT_RTPRIO, b"Max realtime priority", 0, 0),
     )
 
 
