@@ -93,6 +93,20 @@ def _lacks_x86_64() -> str:
     return "" if platform.machine() == "x86_64" else "not an x86-64 machine"
 
 
+@cache
+def _lacks_vm() -> str:
+    from vm.machine import lacking
+
+    return lacking()
+
+
+@cache
+def _lacks_runsc() -> str:
+    if shutil.which("runsc", path=JOB_PATH) is None:
+        return "no runsc to run a sandbox kernel with"
+    return _lacks_root()
+
+
 def _lacks_oldest_python() -> str:
     return "" if sys.version_info[:2] == (3, 11) else "not run on Python 3.11, the oldest supported"
 
@@ -115,6 +129,8 @@ REQUIREMENTS: dict[str, Callable[..., str]] = {
     "online": _lacks_index,
     "rootfs": _lacks_rootfs,
     "oldest_python": _lacks_oldest_python,
+    "vm": _lacks_vm,
+    "runsc": _lacks_runsc,
 }
 
 

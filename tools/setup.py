@@ -21,6 +21,7 @@ VENV = ROOT / ".venv"
 WHEELHOUSE = ROOT / "wheelhouse"
 LOCK = ROOT / "requirements.lock"
 JOB_PATH = "/usr/local/bin:/usr/bin:/bin"  # where a sandbox looks for interpreters
+ROOT_PATH = f"{JOB_PATH}:/usr/local/sbin:/usr/sbin:/sbin"
 
 # Published as source only. It is built without fetching anything, with the locked setuptools.
 SOURCE_ONLY = frozenset({"cgroupspy"})
@@ -35,6 +36,10 @@ TEST_PACKAGES = {
     "git": lambda: shutil.which("git") is None,  # a release is tried in a repository of its own
     "mmdebstrap": lambda: shutil.which("mmdebstrap") is None,  # builds the root of sandboxes
     "libseccomp2": lambda: not _has_library("libseccomp.so.2"),  # regenerates the syscall filter
+    "runsc": lambda: shutil.which("runsc", path=JOB_PATH) is None,  # the gVisor backend
+    "uidmap": lambda: shutil.which("newuidmap") is None,  # the unprivileged mode
+    "e2fsprogs": lambda: shutil.which("mke2fs", path=ROOT_PATH) is None,  # a VM's disks
+    "qemu-system-x86": lambda: shutil.which("qemu-system-x86_64") is None,  # emulates the VM
 }
 BENCH_PACKAGES = {
     "bubblewrap": lambda: shutil.which("bwrap", path=JOB_PATH) is None,  # what we compare with
