@@ -75,7 +75,7 @@ class Assault:
             roles = self._roles()
             while self.struck.total() < kills:
                 assert time.monotonic() - began < 600 + 20 * kills, "too seldom anybody to kill"
-                self._round(self.dice.choice(roles), self.dice.uniform(0, life * 1.1))
+                self._round(self.dice.choice(roles), self._moment(life))
             self._look()
             assert eventually(GONE_SECONDS, lambda: len(descriptors(self.server)) <= len(before[0]))
             assert threads(self.server) <= before[1] + 8  # a pool grows and shrinks a little
@@ -101,6 +101,10 @@ class Assault:
             assert detail.finished_at_ms is not None
             spans.append((detail.finished_at_ms - detail.created_at_ms) / 1000)
         return statistics.median(spans)
+
+    def _moment(self, life: float) -> float:
+        """Draw one from a job's life, every third from its beginning, which is short."""
+        return self.dice.uniform(0, life * self.dice.choice((0.2, 1.1, 1.1)))
 
     def _finished(self, job_id: str) -> JobDetail:
         self.client.wait(job_id, 120)
