@@ -28,7 +28,8 @@ def find(name: str, path: str) -> str | None:
     if "/" in name and not name.startswith("/"):
         return None
     for candidate in candidates:
-        if Path(candidate).is_file() and os.access(candidate, os.X_OK):
+        # Asked first: a directory that is closed to us is an error to `is_file`.
+        if os.access(candidate, os.X_OK) and Path(candidate).is_file():
             return candidate
     return None
 

@@ -41,6 +41,8 @@ _SURVEY_SECONDS: Final = 120.0  # a root file system is read from end to end
 _END_SECONDS: Final = 15.0  # for a launcher whose server has gone to end its jobs
 _EBUSY, _ENOTSUP = 16, 95
 _PYTHON: Final = (sys.executable, "-P")  # nothing is loaded from where we happen to be started
+SERVER: Final = (*_PYTHON, "-m", "rookhold_server")
+SURVEY: Final = (*_PYTHON, "-m", "rookhold_server.supervisor.survey")
 
 
 def main(environ: Mapping[str, str]) -> int:
@@ -100,8 +102,7 @@ def _survey(
     """Return what the short root process has found, or the exit status where it refused."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
-        argv = [*_PYTHON, "-m", "rookhold_server.supervisor.survey"]
-        pid = begin(argv, environ, at={SOCKET_FD: theirs.fileno()})
+        pid = begin(SURVEY, environ, at={SOCKET_FD: theirs.fileno()})
         theirs.close()
         try:
             return _received(ours, signals)
@@ -170,7 +171,7 @@ class Supervisor:
         os.close(listener)
         theirs = self._theirs.fileno()
         self._server = begin(
-            [*_PYTHON, "-m", "rookhold_server"],
+            SERVER,
             {**self._environ, DESCRIPTOR: str(theirs)},
             keep=[theirs, *inherited],
             identity=self._identity,
@@ -202,8 +203,8 @@ class Supervisor:
             _send(self._launcher_pidfd, signal.SIGKILL)
 
     def _launch(self) -> None:
-        if self._launcher_pidfd >= 0 and select.select([self._launcher_pidfd], [], [], 0)[0]:
-            self._reap_launcher()
+        if self._launcher_pidfd >= 0:
+            self._reap_launcher()  # its server may have heard of its end before us
         if self._hello is None or self._launcher_pidfd >= 0:
             self._refuse(_ENOTSUP if self._hello is None else _EBUSY)
             return
@@ -238,9 +239,11 @@ class Supervisor:
         self._ours.sendmsg([data], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _reap_launcher(self) -> None:
+        """Forget it if it has ended; an event may be of its predecessor, of the same number."""
+        if os.waitpid(self._launcher, os.WNOHANG)[0] == 0:
+            return
         self._waiting.unregister(self._launcher_pidfd)
         os.close(self._launcher_pidfd)
-        os.waitpid(self._launcher, 0)
         self._launcher = self._launcher_pidfd = -1
 
     def _end(self) -> int:
@@ -249,6 +252,7 @@ class Supervisor:
         if self._launcher_pidfd >= 0:
             if not select.select([self._launcher_pidfd], [], [], _END_SECONDS)[0]:
                 _send(self._launcher_pidfd, signal.SIGKILL)
+                select.select([self._launcher_pidfd], [], [], _END_SECONDS)
             self._reap_launcher()
         ended = os.waitstatus_to_exitcode(status)
         return ended if ended >= 0 else 128 - ended
