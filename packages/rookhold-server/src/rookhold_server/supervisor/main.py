@@ -190,14 +190,16 @@ class Supervisor:
         """Do what the server asks, if it is one of the two things that it may ask."""
         try:
             data = self._ours.recv(MESSAGE_MAX)
-            message = decode(data) if data else None
         except OSError:
-            message = None
+            data = b""
+        if not data:
+            self._waiting.unregister(self._ours.fileno())
+            return
+        try:
+            message = decode(data)
         except ProtocolError:
             return
-        if message is None:
-            self._waiting.unregister(self._ours.fileno())
-        elif message == {"op": LAUNCH}:
+        if message == {"op": LAUNCH}:
             self._launch()
         elif message == {"op": KILL, "pid": self._launcher} and self._launcher_pidfd >= 0:
             _send(self._launcher_pidfd, signal.SIGKILL)
