@@ -38,6 +38,8 @@ class Tree:
                     self._take(archive, member)
         except tarfile.TarError as error:
             raise BuildFailedError from error
+        except FileExistsError as error:  # also a directory where the archive has put a link
+            raise BuildFailedError("its archive has one path twice") from error
 
     def _take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         path = _plain(member.name)
@@ -83,8 +85,8 @@ class Tree:
         self._make_parent(path)
         try:
             os.link(self._at(source), self._at(path), follow_symlinks=False)
-        except FileNotFoundError as error:  # a link to something that the layout drops
-            raise BuildFailedError from error
+        except FileNotFoundError as error:  # to something that the layout drops
+            raise BuildFailedError("it has a link to what is left out") from error
 
     def _at(self, path: str) -> Path:
         return Path(self._root, path)
@@ -112,5 +114,5 @@ def _plain(name: str) -> str:
     """Return a member's path without its leading `./`; refuse one that leads elsewhere."""
     parts = [part for part in name.split("/") if part not in {"", "."}]
     if ".." in parts or "\0" in name:
-        raise BuildFailedError
+        raise BuildFailedError("its archive leads out of itself")
     return "/".join(parts)
