@@ -101,6 +101,10 @@ def _lacks_vm() -> str:
 
 
 @cache
+def _lacks_newuidmap() -> str:
+    return "" if shutil.which("newuidmap", path=JOB_PATH) else "no newuidmap (Debian: uidmap)"
+
+
 def _lacks_runsc() -> str:
     if shutil.which("runsc", path=JOB_PATH) is None:
         return "no runsc to run a sandbox kernel with"
@@ -131,6 +135,7 @@ REQUIREMENTS: dict[str, Callable[..., str]] = {
     "oldest_python": _lacks_oldest_python,
     "vm": _lacks_vm,
     "runsc": _lacks_runsc,
+    "newuidmap": _lacks_newuidmap,
 }
 
 

@@ -6,9 +6,7 @@ a sysctl forbids. It takes some 30 ms, leaves nothing behind and needs no privil
 """
 
 import errno
-import getpass
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rookhold_exec import seccomp
+from rookhold_exec import seccomp, subids
 from rookhold_exec.cgroup.discovery import Finding, find, places
 from rookhold_exec.launcher.groups import Place
 
@@ -195,22 +193,10 @@ def _newuidmap_fact(root: bool) -> Fact:
     """A range of uids for jobs, where root does not choose them."""
     if root:
         return Fact(control="newuidmap", available=True, why="not needed: root gives out uids")
-    if shutil.which("newuidmap") is None:
-        why = "newuidmap is not installed (Debian: uidmap); jobs then share this user's uid"
-        return Fact(control="newuidmap", available=False, why=why)
-    if not _has_range("/etc/subuid"):
-        why = "this user has no range in /etc/subuid; jobs then share this user's uid"
-        return Fact(control="newuidmap", available=False, why=why)
-    return Fact(control="newuidmap", available=True, why="a range of uids is set aside")
-
-
-def _has_range(path: str) -> bool:
-    try:
-        names = {getpass.getuser(), str(os.getuid())}
-        lines = Path(path).read_text("utf-8").splitlines()
-    except (OSError, KeyError):
-        return False
-    return any(line.partition(":")[0] in names for line in lines)
+    found, why = subids.find()
+    if found is None:
+        why += "; jobs then share this user's uid"
+    return Fact(control="newuidmap", available=found is not None, why=why)
 
 
 def _reads(path: str, value: str) -> bool:

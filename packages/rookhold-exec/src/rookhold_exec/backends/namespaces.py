@@ -37,10 +37,13 @@ class Namespaces(NamespacesDev):
         check_platform(self.backend)
         report = probe.host()
         missing = [f"{fact.control} ({fact.why})" for fact in self._lacking(report)]
+        slots, why = self.slots()
+        if why:
+            missing.append(f"uids for {self._settings.workers} slots ({why})")
         refusal: ExecutorUnavailableError | None = None
         rootfs = None
         try:
-            rootfs = self._verified()
+            rootfs = self._verified(slots)
         except ExecutorUnavailableError as error:
             refusal = error
             missing.append(str(error))
@@ -50,6 +53,7 @@ class Namespaces(NamespacesDev):
             raise ExecutorUnavailableError(f"{self.backend} lacks here: {'; '.join(missing)}")
         return {
             "places": self._places(report),
+            "subids": slots,
             "rootfs": rootfs.path,
             "rootfs_identity": [rootfs.device, rootfs.inode],
             "rootfs_sha256": rootfs.digest,
@@ -59,7 +63,7 @@ class Namespaces(NamespacesDev):
 
     def _lacking(self, report: probe.HostReport) -> list[probe.Fact]:
         """Return what the host does not give, of what a control of this backend is made of."""
-        needed = {*probe.NAMESPACES, *probe.CONFINEMENT, *probe.UNIFIED, "newuidmap"}
+        needed = {*probe.NAMESPACES, *probe.CONFINEMENT, *probe.UNIFIED}
         if self._settings.seccomp:
             needed.add("seccomp")
         return [fact for fact in report.facts if fact.control in needed and not fact.available]
@@ -67,7 +71,7 @@ class Namespaces(NamespacesDev):
     def _places(self, report: probe.HostReport) -> list[probe.Place]:
         return [] if report.unified is None else [report.unified]
 
-    def _verified(self) -> Rootfs:
+    def _verified(self, slots: list[int]) -> Rootfs:
         from rookhold_exec.rootfs import verify  # only this backend reads one
 
         settings = self._settings
@@ -76,7 +80,8 @@ class Namespaces(NamespacesDev):
                 "a root file system for jobs (ROOKHOLD_ROOTFS is not set;"
                 " `rookhold rootfs build DIR` makes one)"
             )
-        uids = range(settings.uid_base, settings.uid_base + settings.workers)
+        first, _, count = slots or (settings.uid_base, 0, settings.workers)
+        uids = range(first, first + count)
         return verify(settings.rootfs, pinned=settings.rootfs_sha256, uids=uids)
 
     def _inside(self, rootfs: str) -> dict[str, str]:

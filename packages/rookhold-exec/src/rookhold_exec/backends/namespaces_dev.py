@@ -6,9 +6,10 @@ it is not a reviewed boundary. What it does is said in the controls of each rece
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
-from rookhold_exec import interpreters, probe, seccomp
+from rookhold_exec import interpreters, probe, seccomp, subids
 from rookhold_exec.backends.launched import LaunchedExecutor
 from rookhold_types.isolation import Backend
 from rookhold_types.limits import LimitEnforcement
@@ -20,7 +21,18 @@ class NamespacesDev(LaunchedExecutor):
     backend: ClassVar[Backend] = Backend.NAMESPACES_DEV
 
     def survey(self) -> dict[str, Any]:
-        return {"places": list(probe.places())}
+        told, _ = self.slots()
+        return {"places": list(probe.places()), "subids": told}
+
+    def slots(self) -> tuple[list[int], str]:
+        """Return the range for the slots' uids without root, as the launcher takes it.
+
+        It is empty for root, and where there is none; then the second value says why.
+        """
+        if os.geteuid() == 0:
+            return [], ""
+        found, why = subids.find(self._settings.workers)
+        return ([], why) if found is None else (found.told(), "")
 
     def hello(self) -> dict[str, Any]:
         return {
@@ -28,6 +40,7 @@ class NamespacesDev(LaunchedExecutor):
             "seccomp": seccomp.program() if self._settings.seccomp else None,
             "places": self._surveyed["places"],
             "uid_base": self._settings.uid_base,
+            "subids": self._surveyed["subids"],
             "faults": sorted(self._settings.faults),
         }
 

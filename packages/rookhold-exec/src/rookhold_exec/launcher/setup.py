@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rookhold_exec.launcher.group import JobGroup
+    from rookhold_exec.launcher.gvisor.setup import GvisorSetup
 
-OFF, NAMESPACES = "off", "namespaces"
+OFF, NAMESPACES, GVISOR = "off", "namespaces", "gvisor"
 
 
 class Setup:
@@ -47,6 +48,7 @@ class Setup:
         "directories",
         "faults",
         "flags",
+        "gvisor",
         "groups",
         "last_capability",
         "lifeline",
@@ -71,8 +73,8 @@ class Setup:
         self.seccomp: bytes | None = message["seccomp"]
         self.uid_base: int = message["uid_base"]
         self.workers: int = message["workers"]
-        # Where directories of jobs may be made; the jobs of namespaces have none.
-        self.directories: str = "" if self.mode == NAMESPACES else message["jobs_root"]
+        # Where directories of jobs may be made; jobs in a sandbox have none.
+        self.directories: str = message["jobs_root"] if self.mode == OFF else ""
         self.flags = namespace_flags(self.faults)
         self.groups: Groups | None = None
         if message["jobs_root"]:
@@ -91,20 +93,31 @@ class Setup:
         outer = readback.namespaces("self")
         self.outer_namespaces = {name: {identity} for name, identity in outer.items()}
         privileged = os.geteuid() == 0
-        self.switches_uid = privileged and self.mode == NAMESPACES
+        # What newuidmap gave: then a slot has a uid of its own without root, from 1 on in here.
+        subids: list[int] = message.get("subids", [])
+        self.switches_uid = (privileged or bool(subids)) and self.mode == NAMESPACES
+        if subids and not privileged:
+            self.uid_base = 1
         self.masks: masks.Masks = ()
         self.sealed = False  # whether jobs get a /proc that is read-only
         self.root_place: rootfs.Place | None = None
         self.mount_points: frozenset[bytes] = frozenset()
+        self.gvisor: GvisorSetup | None = None
         if self.mode == NAMESPACES:
             reviewed = message.get("rootfs", "")
             identity = tuple(message.get("rootfs_identity", ()))
-            self._isolate(reviewed, identity, privileged=privileged)
+            self._isolate(reviewed, identity, subids, privileged=privileged)
+        elif self.mode == GVISOR:
+            self._prepare_gvisor(message)
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 
-    def _isolate(self, reviewed: str, identity: tuple[int, int], *, privileged: bool) -> None:
+    def _isolate(
+        self, reviewed: str, identity: tuple[int, int], subids: list[int], *, privileged: bool
+    ) -> None:
         if privileged:
             unshare(CLONE_NEWNS)
+        elif subids:
+            usermap.enter_range(CLONE_NEWNS, *subids)
         else:
             usermap.enter(0, uid=os.geteuid(), gid=os.getegid(), flags=CLONE_NEWNS)
         for name, outer in readback.namespaces("self").items():
@@ -128,9 +141,22 @@ class Setup:
         if "capabilities-dropped" not in self.faults:
             drop_bounding_set(self.last_capability)
 
+    def _prepare_gvisor(self, message: dict[str, Any]) -> None:
+        # Others never need it; and after this nothing more can be imported.
+        from rookhold_exec.launcher.gvisor.setup import GvisorSetup
+
+        unshare(CLONE_NEWNS)
+        for name, own in readback.namespaces("self").items():
+            self.outer_namespaces[name].add(own)
+        places = [tuple(place) for place in message["places"]]
+        name = "" if self.groups is None else self.groups.name
+        self.gvisor = GvisorSetup(message, places, name, self.faults)
+
     def group_for(self, job: str, *, mem_bytes: int, pids: int, uid: int) -> JobGroup | NoGroup:
         if self.groups is None:
             return NoGroup()
+        if self.gvisor is not None:
+            pids = self.gvisor.tasks(pids)
         without = frozenset(name for name in self.faults if name.startswith("cgroup-"))
         return self.groups.create(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
 
