@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ ISOLATING = {
     },
     Backend.GVISOR: {Control.APPLICATION_KERNEL, Control.PRIVATE_ROOTFS},
 }
+SLOW = int(os.environ.get("ROOKHOLD_TEST_SLOW", "1"))  # how much longer things may take here
 KIT = Path(__file__).with_name("kit.py").read_text("utf-8")
 LIMITS = Limits(wall_seconds=30, cpu_seconds=20)
 

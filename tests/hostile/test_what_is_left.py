@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ROUNDS = 8
+ROUNDS = 6
 GROWN_KIB = 4096
 HEAVY = (  # what an executor has most to do with
-    ("python", "for n in range(40000): print(n)\n"),
-    ("python", "for _ in range(300): os.write(1, b'\\xff' * 65536)\n"),
+    ("python", "for n in range(12000): print(n)\n"),
+    ("python", "for _ in range(60): os.write(1, b'\\xff' * 65536)\n"),
     ("python", "for n in range(4): open(f'output/{n}', 'wb').write(bytes(1 << 20))\n"),
     ("bash", "for i in 1 2 3 4 5 6 7 8; do setsid sleep 60 & done; exit 3"),
 )
