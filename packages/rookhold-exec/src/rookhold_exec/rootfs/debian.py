@@ -8,20 +8,19 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from rookhold_exec.rootfs.errors import (
     BuilderMissingError,
     BuildFailedError,
-    BuildTimeoutError,
     NoMirrorError,
     PackagesDifferError,
+    RootfsError,
 )
+from rookhold_exec.rootfs.process import BoundedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,6 @@ SECONDS_MAX: Final = 1800
 _MERGED_USR: Final = "/usr/share/mmdebstrap/hooks/merged-usr"
 _KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _ASK_SECONDS: Final = 60
-_GRACE_SECONDS: Final = 15
 _FORWARDED: Final = ("Acquire::http::", "Acquire::https::", "Acquire::Check-", "Acquire::Retries")
 _ENVIRONMENT: Final = ("PATH", "HOME", "TMPDIR", "http_proxy", "https_proxy", "no_proxy")
 # Bytecode that is never compared with its source: the tree is read-only, and dates are not kept.
@@ -70,9 +68,15 @@ def system(
     ]
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     environment |= {"SOURCE_DATE_EPOCH": str(pins.epoch), "LC_ALL": "C.UTF-8"}
-    with _Process(argv, environment, tell) as process:
-        yield process.stdout
-        process.finish()
+    process = BoundedProcess(argv, environment, tell, seconds=SECONDS_MAX)
+    try:
+        with process:
+            yield process.stdout
+            process.finish()
+    except BuildFailedError as error:
+        if error.inside is not None:
+            raise
+        raise _failure(process.said) from error  # the archive ended early because its maker did
 
 
 def apt_options() -> list[str]:
@@ -110,90 +114,14 @@ def _ask(argv: list[str]) -> str:
     return done.stdout
 
 
-class _Process:
-    """mmdebstrap in a process group of its own, which is gone when this is left."""
-
-    def __init__(
-        self, argv: list[str], environment: dict[str, str], tell: Callable[[str], None]
-    ) -> None:
-        self._tell = tell
-        self._said: list[str] = []
-        self._late = False
-        self._process = subprocess.Popen(  # noqa: S603 - found by name, without a shell
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._listen, daemon=True)
-        self._timer = threading.Timer(SECONDS_MAX, self._expire)
-        self._timer.daemon = True
-
-    @property
-    def stdout(self) -> BinaryIO:
-        assert self._process.stdout is not None  # noqa: S101 - for the type checker
-        return self._process.stdout  # type: ignore[return-value]
-
-    def __enter__(self) -> _Process:
-        self._reader.start()
-        self._timer.start()
-        return self
-
-    def finish(self) -> None:
-        """Wait for its end, which must be a success."""
-        while self.stdout.read(1 << 20):  # what follows the archive's end
-            pass
-        status = self._process.wait()
-        self._reader.join()
-        if self._late:
-            raise BuildTimeoutError
-        if status != 0:
-            raise self._failure()
-
-    def _failure(self) -> Exception:
-        lines = [found.group(1) for line in self._said if (found := _NOT_FOUND.search(line))]
-        lines += [found.group(1) for line in self._said if (found := _NO_PACKAGE.search(line))]
-        if lines:
-            return PackagesDifferError(", ".join(sorted(set(lines))))
-        return BuildFailedError("mmdebstrap failed; what it said is above")
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._timer.cancel()
-        for number, seconds in ((signal.SIGTERM, _GRACE_SECONDS), (signal.SIGKILL, None)):
-            with suppress(ProcessLookupError):
-                if self._process.poll() is None:
-                    os.killpg(self._process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(seconds)
-                break
-        self.stdout.close()
-        self._reader.join()
-        if (
-            isinstance(error, BuildFailedError)
-            and kind is BuildFailedError
-            and error.inside is None
-        ):
-            # The archive ended early because its maker did.
-            raise BuildTimeoutError if self._late else self._failure() from error
-
-    def _expire(self) -> None:
-        self._late = True
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_GRACE_SECONDS)
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _listen(self) -> None:
-        stream = self._process.stderr
-        assert stream is not None  # noqa: S101 - for the type checker
-        with stream:
-            for raw in stream:
-                line = raw.decode("utf-8", "replace").rstrip()
-                self._said = [*self._said[-199:], line]
-                self._tell(line)
+def _failure(lines: Sequence[str]) -> RootfsError:
+    """Say why mmdebstrap failed, as far as its last lines tell."""
+    missing = {
+        found.group(1)
+        for line in lines
+        for pattern in (_NOT_FOUND, _NO_PACKAGE)
+        if (found := pattern.search(line))
+    }
+    if missing:
+        return PackagesDifferError(", ".join(sorted(missing)))
+    return BuildFailedError("mmdebstrap failed; what it said is above")
