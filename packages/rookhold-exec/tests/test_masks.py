@@ -35,7 +35,7 @@ def test_a_file_is_covered_by_the_null_device_and_a_directory_by_an_empty_one(
     (tmp_path / "acpi").mkdir()
     (tmp_path / "keys").write_text("")
     assert masks.present(str(tmp_path)) == (
-        (b"/dev/shm", b"/proc/acpi"),
+        (b"/dev/.empty", b"/proc/acpi"),
         (b"/dev/null", b"/proc/keys"),
     )
 

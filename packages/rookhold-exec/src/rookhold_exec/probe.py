@@ -20,7 +20,7 @@ from rookhold_exec.launcher.groups import Place
 
 __all__ = ["Fact", "HostReport", "Place", "host", "places"]
 
-_SECONDS: Final = 5.0
+_SECONDS: Final = 20.0
 NAMESPACES: Final = (
     "user-namespace",
     "pid-namespace",

@@ -14,7 +14,7 @@ from stat import S_ISDIR
 from rookhold_exec.launcher.kernel import MOUNT_ATTR_RDONLY, MS_BIND, add_attributes, mount
 
 _PROC = "/proc"
-_EMPTY, _NULL = b"/dev/shm", b"/dev/null"  # before the job's own /dev/shm is bound there
+_EMPTY, _NULL = b"/dev/.empty", b"/dev/null"
 
 # Name, and what it would tell or do. What this kernel does not have costs nothing.
 HIDDEN: tuple[tuple[str, str], ...] = (

@@ -142,10 +142,11 @@ def _fill_etc() -> None:
 
 
 def _make_dev(*, privileged: bool) -> None:
-    """Give the root a /dev of its own; its /dev/shm stays empty until a job's is bound there."""
+    """Give the root a /dev of its own, with the empty directory that masks are made of."""
     dev = f"{_BUILD}/dev"
     mount(b"dev", dev.encode(), b"tmpfs", MS_NOSUID | MS_NOEXEC, b"size=64k,nr_inodes=64,mode=0755")
-    os.mkdir(f"{dev}/shm", 0o755)
+    for name in ("shm", ".empty"):
+        os.mkdir(f"{dev}/{name}", 0o755)
     for name, target in _LINKS.items():
         os.symlink(target, f"{dev}/{name}")
     for name, minor in _NODES.items():
