@@ -23,6 +23,7 @@ _SOURCES: Final = _ROOT / "packages/rookhold-exec/src/rookhold_exec/rootfs"
 # What decides what is built; how it is read and judged does not.
 _BUILDERS: Final = ("packages.txt", "layout.py", "debian.py", "unpack.py", "build.py", "packs.py")
 _VARIABLE: Final = "ROOKHOLD_TEST_CACHE"
+_GIVEN: Final = "ROOKHOLD_TEST_ROOTFS"  # where one was put for us, as in a virtual machine
 _GIVEN: Final = "ROOKHOLD_TEST_ROOTFS"  # one that is there already, as in the VM
 
 
@@ -79,6 +80,8 @@ def lacking() -> str:
 
 
 def _place() -> Path:
+    if given := os.environ.get(_GIVEN):
+        return Path(given)
     if given := os.environ.get(_GIVEN):
         return Path(given)
     digest = hashlib.sha256(f"{os.geteuid()}".encode())

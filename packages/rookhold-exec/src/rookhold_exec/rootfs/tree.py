@@ -58,6 +58,10 @@ def printable(path: bytes) -> str:
 
     Reversible, so that no two paths look alike, whatever a hostile name holds.
     """
+    if path.isascii() and b" " not in path and b"%" not in path:  # nearly all of them
+        text = path.decode("ascii")
+        if text.isprintable():
+            return text
     return "".join(chr(b) if 0x21 <= b <= 0x7E and b != 0x25 else f"%{b:02X}" for b in path)
 
 
