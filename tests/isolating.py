@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +38,37 @@ class Isolating:
         return {name: value + extra.get(name, 0) for name, value in wanted.items()}
 
 
+@contextmanager
+def private_place() -> Iterator[Path]:
+    """Yield a new directory to which nobody but root has the way: a jobs root must be in one.
+
+    Temporary directories are everybody's.
+    """
+    place = Path(
+        tempfile.mkdtemp(prefix="rookhold-tests-", dir="/run" if not os.geteuid() else None)
+    )
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def _rootfs() -> str:
     from rootfs import test_rootfs
 
     return str(test_rootfs())
+
+
+def _runsc() -> str:
+    found = shutil.which("runsc", path="/usr/local/bin:/usr/bin:/bin")
+    return "" if found is None else str(Path(found).resolve())  # no link leads to it
+
+
+@cache
+def _pinned() -> str:
+    from rookhold_exec.rootfs import digest, manifest
+
+    return digest(manifest(_rootfs()))
 
 
 NAMESPACES_DEV = Isolating(name="namespaces-dev", marks=(pytest.mark.linux_ns,))
@@ -48,6 +81,25 @@ NAMESPACES = Isolating(
     ),
     settings=lambda: {"ROOKHOLD_ROOTFS": _rootfs()},
     executor=lambda: {"rootfs": _rootfs()},
+)
+GVISOR = Isolating(
+    name="gvisor",
+    marks=(pytest.mark.runsc, pytest.mark.rootfs, pytest.mark.groups("memory", "pids")),
+    settings=lambda: {
+        "ROOKHOLD_ROOTFS": _rootfs(),
+        "ROOKHOLD_GVISOR_RUNSC": _runsc(),
+        "ROOKHOLD_GVISOR_ROOTFS_SHA256": _pinned(),
+        "ROOKHOLD_GVISOR_PLATFORM": "ptrace",
+    },
+    executor=lambda: {
+        "rootfs": _rootfs(),
+        "rootfs_sha256": _pinned(),
+        "runsc": _runsc(),
+        "runsc_platform": "ptrace",  # what every kernel offers
+    },
+    runtime_mb=64,
+    runtime_pids=64,
+    pid_1_is_ours=False,
 )
 BACKENDS = (NAMESPACES_DEV, NAMESPACES)
 NAMED = {each.name: each for each in BACKENDS}

@@ -42,7 +42,7 @@ class Assault:
     """Raises AssertionError at the first thing that is wrong; `say` hears of each kill."""
 
     def __init__(
-        self, home: Path, backend: Isolating, seed: str, say: Callable[[str], None]
+        self, home: Path, jobs: Path, backend: Isolating, seed: str, say: Callable[[str], None]
     ) -> None:
         self.dice = random.Random(seed)
         self.say = say
@@ -56,6 +56,7 @@ class Assault:
             ROOKHOLD_RATE_PER_MIN="1000000",
             **backend.settings(),
         )
+        self.gateway.jobs_root = jobs
         self.left = Leftovers(self.gateway, uid_base=uid_base, workers=WORKERS)
         self.own = set(children(os.getpid()))
         self.struck: Counter[str] = Counter()

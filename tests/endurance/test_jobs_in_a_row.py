@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from faults.leftovers import resident_kib
 
 from rookhold_exec.errors import SandboxStartError
 from rookhold_types.checks import InputFile
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from isolating import Isolating
 
 WARM, JOBS = 12, 60
-SOAK_WARM, SOAK_JOBS = 200, 2000
+SOAK_WARM, SOAK_JOBS = 500, 2000
 LOOK_EVERY = 100  # jobs between two looks at what is there
-OURS_KIB, LAUNCHER_KIB = 8 * 1024, 1024
+# What floods come through here leaves the allocator of this process with more or less at hand; the
+# launcher does no such work, and is exact.
+OURS_KIB, LAUNCHER_KIB = 16 * 1024, 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +107,12 @@ def run(executor: Executor, backend: Isolating, kind: Kind) -> str:
 
 def run_many(
     executor: Executor, backend: Isolating, dice: random.Random, count: int
-) -> Counter[str]:
+) -> tuple[Counter[str], list[int]]:
+    """Return how they ended, and this process's memory at every look between them."""
     kinds = offered(executor)
     weights = [kind.weight for kind in kinds.values()]
     ends: Counter[str] = Counter()
+    memory: list[int] = []
     # Each kind is there however few they are.
     names = [*kinds, *dice.choices(list(kinds), weights, k=max(count - len(kinds), 0))][:count]
     dice.shuffle(names)
@@ -116,7 +122,8 @@ def run_many(
         ends[ended] += 1
         if number % LOOK_EVERY == 0:
             assert executor.before.left_between_jobs() == []
-    return ends
+            memory.append(resident_kib(os.getpid()))
+    return ends, memory
 
 
 def run_and_compare(
@@ -127,12 +134,13 @@ def run_and_compare(
     ours, launchers = executor.at_rest()
     launcher = executor.launcher
     began = time.monotonic()
-    ends = run_many(executor, backend, dice, count)
+    ends, memory = run_many(executor, backend, dice, count)
     seconds = time.monotonic() - began
     ours_after, launchers_after = executor.at_rest()
     assert executor.launcher == launcher, "it was started again"
     assert launchers_after == launchers
     assert ours_after == ours
+    say(f"memory of this process after each {LOOK_EVERY} jobs, KiB: {memory}")
     grown = ours_after.resident_kib - ours.resident_kib
     launcher_grown = launchers_after.resident_kib - launchers.resident_kib
     told = ", ".join(f"{name} {number}" for name, number in sorted(ends.items()))

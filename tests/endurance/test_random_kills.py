@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from endurance.assault import Assault
+from isolating import private_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,9 @@ SEED = os.environ.get("ROOKHOLD_FAULT_SEED", "")
 def run_kills(home: Path, backend: Isolating, kills: int, say: Callable[[str], None]) -> None:
     seed = SEED or secrets.token_hex(4)
     say(f"seed {seed}")
-    say(f"{Assault(home / 'gateway', backend, seed, say).run(kills)}; seed {seed}")
+    with private_place() as place:
+        assault = Assault(home / "gateway", place / "jobs", backend, seed, say)
+        say(f"{assault.run(kills)}; seed {seed}")
 
 
 def test_eight_kills_at_random_moments_are_survived(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from faults.leftovers import Leftovers
 from gateway import Gateway
-from isolating import ISOLATING, NAMED
+from isolating import ISOLATING, NAMED, private_place
 from reports.site import SETTINGS, WORKERS, Site
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ GONE_SECONDS = 30
 class Gateways:
     """The gateways of this run, each started when the first report asks for it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, jobs: Path) -> None:
         self._home = home
+        self._jobs = jobs
         self._sites: dict[str, Site] = {}
 
     def site(self, sandbox: str) -> Site:
@@ -46,6 +47,7 @@ class Gateways:
         if backend is not None:
             settings |= backend.settings()
         gateway = Gateway(self._home / sandbox, sandbox=sandbox, **settings)
+        gateway.jobs_root = self._jobs / sandbox
         other = f"tenant-{secrets.token_hex(8)}"  # a name that is nowhere by chance
         keys = f"local:{gateway.api_key},{other}:{gateway.api_key}-other"
         gateway.settings["ROOKHOLD_API_KEYS"] = keys
@@ -77,9 +79,10 @@ class Gateways:
 
 @pytest.fixture(scope="session")
 def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateways]:
-    gateways = Gateways(tmp_path_factory.mktemp("reports"))
-    yield gateways
-    assert gateways.stop() == []
+    with private_place() as jobs:
+        gateways = Gateways(tmp_path_factory.mktemp("reports"), jobs)
+        yield gateways
+        assert gateways.stop() == []
 
 
 @pytest.fixture(params=[*ISOLATING, "off"])
