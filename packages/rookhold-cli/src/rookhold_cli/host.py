@@ -26,11 +26,22 @@ class Fact:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One backend, the strongest first; `why` says what is missing for it and how to get that."""
+
+    backend: str
+    isolation_class: str
+    available: bool
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """What was found. `posture` was tried with every interpreter, `failure` says why it was not."""
 
     facts: tuple[Fact, ...]
+    options: tuple[Option, ...]
     asked_for: str
     posture: Any | None
     failure: str | None
@@ -48,34 +59,38 @@ def facts() -> tuple[Fact, ...]:
 
 def look(environ: Mapping[str, str]) -> Host:
     """Choose the backend as a gateway with these variables would, and start every interpreter."""
+    errors = load("rookhold_types.errors", what=_WHAT, extra="server")
+    execution = load("rookhold_server.config.execution", what=_WHAT, extra="server")
     asked_for = environ.get("ROOKHOLD_SANDBOX") or "auto"
     found = facts()
-    errors = load("rookhold_types.errors", what=_WHAT, extra="server")
-    jobs_root = Path(tempfile.mkdtemp(prefix="rookhold-check-"))
+    options: tuple[Option, ...] = ()
+    posture = failure = None
+    jobs_root = Path(tempfile.mkdtemp(prefix="rookhold-check-")).resolve()
     try:
-        posture = _try(environ, asked_for, jobs_root)
+        name, settings = execution.trial_settings(environ, str(jobs_root))
+        options = _options(settings)
+        posture = _try(name, settings)
     except errors.RookholdError as exc:
-        return Host(facts=found, asked_for=asked_for, posture=None, failure=f"{exc} ({exc.code})")
+        failure = f"{exc} ({exc.code})"
     finally:
         shutil.rmtree(jobs_root, ignore_errors=True)
-    return Host(facts=found, asked_for=asked_for, posture=posture, failure=None)
+    return Host(facts=found, options=options, asked_for=asked_for, posture=posture, failure=failure)
 
 
-def _try(environ: Mapping[str, str], asked_for: str, jobs_root: Path) -> Any:
+def _options(settings: Any) -> tuple[Option, ...]:
+    module = load("rookhold_exec.options", what=_WHAT, extra="server")
+    return tuple(
+        Option(each.backend, each.isolation_class, each.available, each.why)
+        for each in module.options(settings)
+    )
+
+
+def _try(name: str, settings: Any) -> Any:
     anyio = load("anyio", what=_WHAT, extra="server")
     select = load("rookhold_exec.select", what=_WHAT, extra="server")
-    settings = load("rookhold_exec.settings", what=_WHAT, extra="server")
-    named = {
-        language: environ[name]
-        for language in ("python", "node", "bash")
-        if environ.get(name := f"ROOKHOLD_{language.upper()}")
-    }
     # What it logs about missing interpreters, the report says better.
     logging.getLogger("rookhold_exec").setLevel(logging.CRITICAL)
-    executor = select.choose_backend(
-        asked_for,
-        settings.ExecSettings(jobs_root=str(jobs_root), path=environ.get("PATH", ""), **named),
-    )
+    executor = select.choose_backend(name, settings)
 
     async def open_and_close() -> Any:
         await executor.open()

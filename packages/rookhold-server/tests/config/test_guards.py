@@ -84,6 +84,10 @@ def test_development_may_use_the_slow_platform_of_gvisor() -> None:
         ({"SANDBOX": "namespaces"}, "ROOKHOLD_ROOTFS"),
         ({"SANDBOX": "gvisor"}, "ROOKHOLD_ROOTFS"),
         ({"SANDBOX": "gvisor", "ROOTFS": "/srv/rootfs"}, "ROOKHOLD_GVISOR_RUNSC"),
+        (
+            {"SANDBOX": "gvisor", "ROOTFS": "/srv/rootfs", "GVISOR_RUNSC": "/usr/bin/runsc"},
+            "ROOKHOLD_GVISOR_ROOTFS_SHA256",
+        ),
     ],
 )
 def test_a_named_backend_needs_what_only_the_operator_can_name(

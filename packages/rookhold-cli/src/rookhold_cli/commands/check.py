@@ -70,11 +70,15 @@ def _tell_host(tell: Teller, found: host.Host) -> None:
         width=24,
     )
     tell.para("")
+    if found.options:
+        tell.title("The sandboxes that it could take, the strongest first")
+        tell.items([(_name(each.backend), _said(each)) for each in found.options], width=24)
+        tell.para("")
     posture = found.posture
     if posture is None:
         tell.bad(f"FAIL: no job can be run here ({found.asked_for}): {found.failure}")
         return
-    name = plain_words.BACKENDS.get(posture.backend, posture.backend)
+    name = _name(posture.backend)
     asked = "auto" if found.asked_for == "auto" else f"ROOKHOLD_SANDBOX={found.asked_for}"
     tell.para(f"{asked} takes {name} ({posture.backend}): {posture.note}.")
     if posture.controls:
@@ -92,6 +96,16 @@ def _tell_host(tell: Teller, found: host.Host) -> None:
         tell.good("OK: jobs run in a sandbox here.")
     else:
         tell.bad("FAIL: this computer offers no sandbox, so jobs would run in none.")
+
+
+def _name(backend: str) -> str:
+    return plain_words.BACKENDS.get(backend, backend)
+
+
+def _said(option: host.Option) -> str:
+    if option.available:
+        return f"yes ({option.backend}, class {option.isolation_class})"
+    return f"no ({option.backend}); missing: {option.why}"
 
 
 def _tell_gateway(tell: Teller, away: _GatewayReport) -> None:
@@ -144,6 +158,7 @@ def _document(found: host.Host | None, away: _GatewayReport | None) -> dict[str,
         posture = found.posture
         document["host"] = {
             "facts": [asdict(fact) for fact in found.facts],
+            "backends": [asdict(option) for option in found.options],
             "asked_for": found.asked_for,
             "failure": found.failure,
             "backend": None if posture is None else str(posture.backend),

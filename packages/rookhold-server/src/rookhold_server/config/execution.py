@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rookhold_exec.settings import ExecSettings
+from rookhold_server.config.settings import Settings, read_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rookhold_exec.launcher.spawner import Spawner
-    from rookhold_server.config.settings import Settings
+
+# What the executor depends on; the rest of a configuration may still be missing or wrong.
+ISOLATION: Final = (
+    "ROOKHOLD_SANDBOX",
+    "ROOKHOLD_ROOTFS",
+    "ROOKHOLD_SANDBOX_UID_BASE",
+    "ROOKHOLD_SECCOMP",
+    "ROOKHOLD_GVISOR_RUNSC",
+    "ROOKHOLD_GVISOR_ROOTFS_SHA256",
+    "ROOKHOLD_GVISOR_PLATFORM",
+    "ROOKHOLD_GVISOR_UID",
+    "ROOKHOLD_GVISOR_GID",
+    "ROOKHOLD_PYTHON",
+    "ROOKHOLD_NODE",
+    "ROOKHOLD_BASH",
+    "ROOKHOLD_WORKERS",
+    "ROOKHOLD_ENV",
+)
 
 
 def exec_settings(
@@ -38,3 +58,18 @@ def exec_settings(
         spawner=spawner,
         surveyed=surveyed,
     )
+
+
+def trial_settings(environ: Mapping[str, str], jobs_root: str) -> tuple[str, ExecSettings]:
+    """Return the backend asked for and its settings, to try a sandbox without a gateway.
+
+    Raises SettingError for a variable of isolation; no other is looked at.
+    """
+    named = {name: environ[name] for name in ISOLATION if name in environ}
+    rest = {
+        "ROOKHOLD_DB": f"{jobs_root}/unused.db",
+        "ROOKHOLD_JOBS_ROOT": jobs_root,
+        "ROOKHOLD_ATTESTATION_MODE": "off",
+    }
+    settings = read_settings({**named, **rest})
+    return settings.sandbox, exec_settings(settings)

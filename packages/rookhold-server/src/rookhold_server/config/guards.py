@@ -57,6 +57,7 @@ def _check_complete(settings: Settings) -> None:
         "gvisor": (
             ("ROOKHOLD_ROOTFS", settings.rootfs),
             ("ROOKHOLD_GVISOR_RUNSC", settings.runsc),
+            ("ROOKHOLD_GVISOR_ROOTFS_SHA256", settings.rootfs_sha256),
         ),
     }
     for variable, value in needed.get(settings.sandbox, ()):
