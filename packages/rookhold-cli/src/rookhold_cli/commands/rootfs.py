@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _WHAT: Final = "the root of sandboxes"
 _SLOT_UID_BASE: Final = 210_000  # as the server's own default; a test holds the two together
 _UID_MAX: Final = 4_294_967_294
+_WORKERS_MAX: Final = 256
 _TAIL: Final = 20
 _EXITS: Final = {
     "rootfs_target_exists": Exit.FILES,
@@ -130,8 +131,8 @@ def manifest(directory: str, out: Path | None, as_json: bool) -> None:
 )
 @click.option(
     "--workers",
-    type=click.IntRange(1, 100_000),
-    default=64,
+    type=click.IntRange(1, _WORKERS_MAX),
+    default=_WORKERS_MAX,
     show_default=True,
     help="How many accounts jobs have.",
 )
