@@ -45,6 +45,7 @@ class Control:
         self._sending: asyncio.Future[None] | None = None
         self._outputs: dict[str, bytes | OutputReason] = {}
         self.controls: tuple[str, ...] | None = None
+        self.config: bytes | None = None  # what a runtime was told, if there is one
         self.stage: str | None = None
         self.facts: Facts | None = None
         self.gone = asyncio.Event()
@@ -112,6 +113,7 @@ class Control:
         elif operation == FAILED and waiting:
             self.stage = str(value["stage"])
         elif operation == END and self.controls is not None and self.facts is None:
+            self.config = msgspec.convert(value.get("config"), bytes | None)
             self.facts = msgspec.convert(value, Facts)
         elif operation == OUTPUT and self.facts is not None:
             self._take_output(value)

@@ -11,6 +11,7 @@ __all__ = [
     "ExecError",
     "ExecutorUnavailableError",
     "LauncherLostError",
+    "RuntimeChangedError",
     "RuntimeUnavailableError",
     "SandboxStartError",
     "UnknownBackendError",
@@ -40,6 +41,12 @@ class UnsupportedPlatformError(ExecutorUnavailableError):
     """The backend named does not exist on this platform."""
 
     code: ClassVar[str] = "unsupported_platform"
+
+
+class RuntimeChangedError(ExecutorUnavailableError):
+    """The container runtime is no longer the file that was reviewed; nothing of the job ran."""
+
+    code: ClassVar[str] = "runtime_changed"
 
 
 class LauncherLostError(ExecutorUnavailableError):

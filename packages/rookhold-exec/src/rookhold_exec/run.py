@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio  # noqa: TID251 - drives the job's descriptors on the loop
 import fcntl
+import hashlib
 import os
 from collections import deque
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from rookhold_exec import outcome
 from rookhold_exec.control import BROKEN, GONE, Control
@@ -74,6 +77,9 @@ class SandboxRun:
         self._provenance = self._describe(self._plan, controls)
 
     async def _hand_over(self, message: dict[str, Any]) -> None:
+        if (config := self._control.config) is not None:
+            digest = hashlib.sha256(config).hexdigest()
+            self._provenance = structs.replace(self._provenance, config_sha256=digest)
         given = [self._control.theirs.detach()]
         try:
             for stream in ("stdout", "stderr"):

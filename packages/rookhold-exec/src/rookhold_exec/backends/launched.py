@@ -96,6 +96,10 @@ class LaunchedExecutor:
         """Return the runtime packs that the root file system offers, whatever languages work."""
         return ()
 
+    def question(self, language: str, path: str) -> tuple[bytes, list[str]]:
+        """Return a program and a command that make an interpreter print its version."""
+        return b"\n", [path, "--version"]
+
     def directory(self, name: str) -> str:
         """Return the job's directory on the host, or nothing."""
         return ""
@@ -146,7 +150,7 @@ class LaunchedExecutor:
             _log.warning("%s is not offered: its interpreter was not found", language)
             return
         try:
-            report, text = await self._first_end(language, [path, "--version"])
+            report, text = await self._first_end(language, *self.question(language, path))
         except (ExecError, TimeoutError):
             _log.warning("%s is not offered: its interpreter does not start", language)
             return
@@ -157,23 +161,27 @@ class LaunchedExecutor:
         version = interpreters.version_of(text)
         self._interpreters[language] = interpreters.Interpreter(language, path, version)
 
-    async def _first_end(self, language: str, argv: list[str]) -> tuple[Report, str]:
+    async def _first_end(
+        self, language: str, code: bytes, argv: list[str]
+    ) -> tuple[Report, str]:
         """Run a probe to an end of its own: a launcher that dies under it says nothing of it."""
         for attempt in range(1, _PROBE_ATTEMPTS):
             try:
-                report, text = await self._ask(language, argv, attempt)
+                report, text = await self._ask(language, code, argv, attempt)
             except LauncherLostError:
                 continue
             if report.status is not JobStatus.ERROR:
                 return report, text
-        return await self._ask(language, argv, _PROBE_ATTEMPTS)
+        return await self._ask(language, code, argv, _PROBE_ATTEMPTS)
 
-    async def _ask(self, language: str, argv: list[str], attempt: int) -> tuple[Report, str]:
+    async def _ask(
+        self, language: str, code: bytes, argv: list[str], attempt: int
+    ) -> tuple[Report, str]:
         # A name of its own: what the last attempt had may still be on its way out.
         plan = SandboxPlan(
             job_id=f"probe-{language}-{attempt}",
             language=language,
-            code=b"\n",
+            code=code,
             limits=_PROBE_LIMITS,
         )
         async with asyncio.timeout(interpreters.PROBE_SECONDS + 5):

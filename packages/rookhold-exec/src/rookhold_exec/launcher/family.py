@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 class Family:
     """The processes below this one: it reaps them, and can end them all."""
 
-    __slots__ = ("ended", "events", "payload", "payload_cpu_usec", "status")
+    __slots__ = ("ended", "events", "payload", "payload_cpu_usec", "signals", "status")
 
     def __init__(self, payload: int) -> None:
         pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
-        self.events = child_events()
+        self.signals = self.events = child_events()  # a backend may wait for more than signals
         self.payload = payload
         self.status = 0
         self.payload_cpu_usec = 0
@@ -28,7 +28,7 @@ class Family:
     def reap(self, *, wait: bool = False) -> bool:
         """Reap who has ended; with `wait`, until somebody does. False when nobody is left."""
         try:
-            os.read(self.events, 128)
+            os.read(self.signals, 128)
         except BlockingIOError:
             pass
         while True:

@@ -99,6 +99,8 @@ class Launcher:
             job = Job(setup, message, control, fds[1:])
             if self._setup.mode == OFF:
                 start(job, 0, plain.supervise)
+            elif setup.gvisor is not None:
+                start(job, setup.flags, setup.gvisor.supervise)
             else:
                 start(job, self._setup.flags, supervisor.supervise)
         except (OSError, KeyError, orders.OrderError) as error:

@@ -108,13 +108,13 @@ def _mounts(text: bytes, space: bytes, setup: Setup) -> list[str]:
     if all(place in top for place in OWN_SPACE):
         devices = {top[place][0] for place in OWN_SPACE}
         limits = set(top[b"/work"][3].split(b","))
-        if len(devices) == 1 and _space(space) <= limits:
+        if len(devices) == 1 and as_shown(space) <= limits:
             seen.append("workspace-quota")
     return seen
 
 
-def _space(options: bytes) -> set[bytes]:
-    """Return the options as the kernel shows them: the size in KiB."""
+def as_shown(options: bytes) -> set[bytes]:
+    """Return the limits of a tmpfs as the kernel shows them: the size in KiB."""
     shown = set()
     for option in options.split(b","):
         name, _, value = option.partition(b"=")

@@ -46,6 +46,7 @@ class Job:
         "environment",
         "group",
         "name",
+        "mem_bytes",
         "ours",
         "outputs",
         "pid",
@@ -75,7 +76,10 @@ class Job:
         self.wall_ms: int = message["wall_ms"]
         self.cpu_usec: int = message["cpu_seconds"] * 1_000_000
         self.uid: int = setup.uid_base + message["slot"] if setup.switches_uid else -1
+        self.mem_bytes: int = message["mem_bytes"]
         self.space = b"mode=0755"
+        if setup.gvisor is not None:
+            self.uid = setup.gvisor.uid
         if "workspace-quota" not in setup.faults:
             self.space += b",size=%d,nr_inodes=%d" % (message["space_bytes"], message["inodes"])
         self.control = control
@@ -85,7 +89,7 @@ class Job:
         self.stdin = fds[2] if len(fds) > 2 else setup.null
         self.group = setup.group_for(
             self.name,
-            mem_bytes=message["mem_bytes"],
+            mem_bytes=self.mem_bytes,
             pids=message["processes"],
             uid=self.uid,
         )
@@ -93,7 +97,8 @@ class Job:
             cpu_seconds=message["cpu_seconds"],
             file_bytes=message["file_bytes"],
             processes=message["processes"],
-            counted=PIDS in self.group.controls,
+            # The kernel of a gVisor sandbox counts a job's processes, and a group the runtime's.
+            counted=PIDS in self.group.controls and setup.gvisor is None,
         )
         self.pid = self.pidfd = -1
 

@@ -1,0 +1,103 @@
+"""The processes of a sandbox: runsc, what serves its files, and the sandbox itself.
+
+runsc ends with its workload and says how that ended, but to a shell it says the same of an exit
+with 143 and of SIGTERM, and of a sandbox that was killed. Its log tells them apart, and no byte in
+that log is the job's. What serves the files is no child of ours: its death is seen by a descriptor
+of it, and its cause read from the zombie that runsc has not collected yet.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from rookhold_exec.launcher.family import Family
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rookhold_exec.launcher.spawn import Job
+
+_TOLD = b" Exiting with status: "
+_SANDBOX_GONE = b"Wait RPC to container "
+_LOG_MAX = 1 << 16
+
+
+class RuntimeLostError(Exception):
+    """The runtime ended without saying how its workload did; nothing true is known of that."""
+
+
+class Runtime(Family):
+    """runsc and all below it; `payload` is runsc, and `status` becomes the workload's own."""
+
+    __slots__ = ("_gofer", "_gofer_pid", "_logs", "_poll", "lost")
+
+    def __init__(self, payload: int, logs: str) -> None:
+        super().__init__(payload)
+        self._logs = logs
+        self._gofer = self._gofer_pid = -1
+        self.lost = False
+        self._poll = select.epoll(2)
+        self._poll.register(self.signals, select.EPOLLIN)
+        self.events = self._poll.fileno()
+
+    def follow_gofer(self, pid: int) -> None:
+        """Watch the process that serves the sandbox its files."""
+        self._gofer_pid, self._gofer = pid, os.pidfd_open(pid)
+        self._poll.register(self._gofer, select.EPOLLIN)
+
+    def reap(self, *, wait: bool = False) -> bool:
+        self._look_at_gofer()
+        before = self.ended
+        left = super().reap(wait=wait)
+        if self.ended and not before:
+            self._learn()
+        return left
+
+    def _look_at_gofer(self) -> None:
+        if self._gofer < 0 or all(fd != self._gofer for fd, _ in self._poll.poll(0)):
+            return
+        self._poll.unregister(self._gofer)
+        os.close(self._gofer)
+        self._gofer = -1
+        if _was_killed(self._gofer_pid):
+            self.lost = True
+
+    def _learn(self) -> None:
+        told = _last_line(self._logs)
+        if told is None:
+            self.lost = True
+        else:
+            self.status = told
+
+    def end(self, job: Job) -> None:
+        """Kill what is left; RuntimeLostError if the runtime had been lost before."""
+        lost = self.lost
+        super().end(job)
+        if lost and job.group.oom_kills() == 0:
+            raise RuntimeLostError
+
+
+def _was_killed(pid: int) -> bool:
+    """Say whether a signal ended this process; one that was collected already ended by itself."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as text:
+            stat = text.read()
+    except OSError:
+        return False
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return fields[0] == b"Z" and os.WIFSIGNALED(int(fields[49]))
+
+
+def _last_line(directory: str) -> int | None:
+    """Return the wait status of the workload as runsc logged it; None if it did not learn of it."""
+    try:
+        [name] = [name for name in os.listdir(directory) if ".run" in name]
+        with open(f"{directory}/{name}", "rb") as log:
+            text = log.read(_LOG_MAX)
+    except (OSError, ValueError):
+        return None
+    *earlier, last = text.rstrip(b"\n").split(b"\n")
+    if any(_SANDBOX_GONE in line for line in earlier):
+        return None
+    _, told, status = last.rpartition(_TOLD)
+    return int(status) if told and status.isdigit() else None

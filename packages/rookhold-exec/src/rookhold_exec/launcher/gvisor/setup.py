@@ -1,0 +1,81 @@
+"""What a launcher of gVisor jobs was told once, and has opened for good."""
+
+from __future__ import annotations
+
+import os
+from errno import ESTALE
+
+from rookhold_exec.launcher import rootfs as reviewed
+from rookhold_exec.launcher.gvisor import config, root, supervisor
+from rookhold_exec.launcher.kernel import open_plain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from rookhold_exec.launcher.groups import Place
+    from rookhold_exec.launcher.spawn import Job
+
+_OWN_TASKS = 64  # threads of runsc, sandbox and gofer: some 35 idle, 50 while busy
+_TASKS_EACH = 6  # threads with which a platform stands for one process of the job
+
+Identity = tuple[int, ...]  # device, inode, size, times of change: a file that somebody has touched
+
+
+class GvisorSetup:
+    """One per launcher."""
+
+    __slots__ = (
+        "_touched",
+        "arguments",
+        "gid",
+        "joins",
+        "rootfs",
+        "template",
+        "uid",
+    )
+
+    def __init__(
+        self, message: dict[str, Any], places: list[Place], groups: str, faults: frozenset[str]
+    ) -> None:
+        """Check what was reviewed, and move into a root of its own. Raises OSError."""
+        self.uid: int = message["job_uid"]
+        self.gid: int = message["job_gid"]
+        if self.uid <= 0 or self.gid <= 0:
+            raise OSError(ESTALE, "a job is never root")
+        self.rootfs: tuple[int, int] = tuple(message["rootfs_identity"])
+        self._touched: Identity = tuple(message["runsc_identity"])
+        self.template = config.template(faults, uid=self.uid, gid=self.gid)
+        network = "host" if "network-namespace" in faults else "none"
+        self.arguments: list[bytes] = [
+            b"--network=" + network.encode(),
+            *(flag.encode() for flag in message["runsc_flags"]),
+        ]
+        rootfs = reviewed.open_reviewed(message["rootfs"], self.rootfs)
+        runsc = open_plain(message["runsc"].encode(), os.O_PATH)
+        if identity(os.fstat(runsc)) != self._touched:
+            raise OSError(ESTALE, os.strerror(ESTALE))
+        kvm = "--platform=kvm" in message["runsc_flags"]
+        self.joins = root.enter(runsc, rootfs, places, groups, kvm=kvm, faults=faults)
+        os.close(rootfs)
+        os.close(runsc)
+
+    @staticmethod
+    def tasks(processes: int) -> int:
+        """Return how many tasks of the host the runtime may have for so many of its job."""
+        return _OWN_TASKS + _TASKS_EACH * processes
+
+    def supervise(self, job: Job) -> NoReturn:
+        """Be the first process of a job's namespaces, to its end."""
+        supervisor.supervise(job, self)
+
+    def is_reviewed(self) -> bool:
+        """Say whether runsc is still the very file, untouched, that was reviewed."""
+        return identity(os.stat(root.RUNSC)) == self._touched
+
+
+def identity(status: os.stat_result) -> Identity:
+    return (
+        *(status.st_dev, status.st_ino, status.st_size),
+        *(status.st_mtime_ns, status.st_ctime_ns),
+    )
