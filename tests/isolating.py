@@ -101,6 +101,6 @@ GVISOR = Isolating(
     runtime_pids=64,
     pid_1_is_ours=False,
 )
-BACKENDS = (NAMESPACES_DEV, NAMESPACES)
+BACKENDS = (NAMESPACES_DEV, NAMESPACES, GVISOR)
 NAMED = {each.name: each for each in BACKENDS}
 ISOLATING = [pytest.param(each.name, marks=each.marks) for each in BACKENDS]
