@@ -34,7 +34,7 @@ def is_delegated(directory: str, own: str) -> bool:
                 return True
         except OSError:
             continue
-    return own == "/" and not is_root_group(directory)
+    return own == "/" and os.path.ismount(directory) and not is_root_group(directory)
 
 
 def below_root(directory: str) -> str:
