@@ -71,6 +71,14 @@ def _pinned() -> str:
     return digest(manifest(_rootfs()))
 
 
+def _surveyed() -> dict[str, Any]:
+    """Return what is known of host and root once: to read the whole root takes its time."""
+    from reviewed import VERSION_2, surveyed
+
+    (kind,) = VERSION_2.values
+    return surveyed(kind)
+
+
 NAMESPACES_DEV = Isolating(name="namespaces-dev", marks=(pytest.mark.linux_ns,))
 NAMESPACES = Isolating(
     name="namespaces",
@@ -80,7 +88,7 @@ NAMESPACES = Isolating(
         pytest.mark.groups("v2:memory", "v2:pids"),
     ),
     settings=lambda: {"ROOKHOLD_ROOTFS": _rootfs()},
-    executor=lambda: {"rootfs": _rootfs()},
+    executor=lambda: {"rootfs": _rootfs(), "surveyed": _surveyed()},
 )
 GVISOR = Isolating(
     name="gvisor",
