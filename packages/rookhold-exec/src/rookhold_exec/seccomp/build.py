@@ -1,30 +1,27 @@
-"""Make the filter's bytes from its policy, with libseccomp; for developers and tests only.
+"""Make the filter's bytes from its policy; for developers and tests only.
+
+libseccomp knows the numbers of the calls. The program is our own (`assembly`): libseccomp's takes
+twice as long to install, for every job.
 
 `python -m rookhold_exec.seccomp.build` rewrites the committed program, `--check` compares it.
 """
 
 import argparse
 import errno
-import itertools
-import struct
 import sys
-import tempfile
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pyseccomp  # type: ignore[import-untyped]
 
+from rookhold_exec.seccomp.assembly import Condition, answer, entry, rules, tree
+
 POLICY: Final = Path(__file__).with_name("policy.toml")
 PROGRAM: Final = Path(__file__).with_name("x86_64.bpf")
 
-# Of SCMP_FLTATR_CTL_OPTIMIZE: half the time to install, and fewer steps a call.
-_BINARY_TREE: Final = 2
-_UNKNOWN: Final = -1
-
-# struct sock_filter: code, jump if true, jump if false, operand
-_LOAD_WORD, _JUMP_IF_GREATER, _RETURN = 0x20, 0x25, 0x06
+_AUDIT_ARCH_X86_64: Final = 0xC000003E
+_EVERY_BIT: Final = 2**64 - 1
 
 
 class PolicyError(Exception):
@@ -36,62 +33,37 @@ def load_policy() -> dict[str, Any]:
     return tomllib.loads(POLICY.read_text("utf-8"))
 
 
-def conditions(where: list[dict[str, Any]]) -> Iterator[tuple[tuple[int, int | None, int], ...]]:
-    """Yield one rule's conditions as (argument, mask, value) for each combination of values."""
-    choices = [
-        [(each["arg"], each.get("mask"), value) for value in each.get("any", [each.get("is")])]
-        for each in where
-    ]
-    yield from itertools.product(*choices)
-
-
 def build(policy: dict[str, Any]) -> bytes:
     """Return the x86-64 program of `policy`."""
     plain = [name for group in policy["allow"].values() for name in group]
     refused = [name for group in policy["refused"].values() for name in group]
     missing = [name for group in policy["pretend_missing"].values() for name in group]
-    conditional = [rule["call"] for rule in policy["allow_if"]]
-    listed = plain + refused + missing + sorted(set(conditional))
+    conditional = {rule["call"] for rule in policy["allow_if"]}
+    listed = [*plain, *refused, *missing, *sorted(conditional)]
     if twice := {name for name in listed if listed.count(name) > 1}:
         raise PolicyError(f"listed twice: {sorted(twice)}")
-    no_such_call = pyseccomp.ERRNO(errno.ENOSYS)
-    made = pyseccomp.SyscallFilter(pyseccomp.ERRNO(getattr(errno, policy["otherwise"])))
-    if not made.exist_arch(pyseccomp.Arch.X86_64):
-        raise PolicyError("this generator runs on x86-64 only")
-    made.set_attr(pyseccomp.Attr.ACT_BADARCH, no_such_call)
-    made.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, _BINARY_TREE)
     numbers = {name: pyseccomp.resolve_syscall(pyseccomp.Arch.X86_64, name) for name in listed}
     for name, number in numbers.items():
         if not 0 <= number <= policy["highest"]:
             raise PolicyError(f"no system call of x86-64 up to the highest: {name}")
-    for name in plain:
-        made.add_rule_exactly(pyseccomp.ALLOW, numbers[name])
-    for name in missing:
-        made.add_rule_exactly(no_such_call, numbers[name])
-    for rule in policy["allow_if"]:
-        for each in conditions(rule["where"]):
-            made.add_rule_exactly(pyseccomp.ALLOW, numbers[rule["call"]], *map(_compare, each))
-    with tempfile.TemporaryFile() as file:
-        made.export_bpf(file)
-        file.seek(0)
-        return _newer_calls_are_missing(policy["highest"]) + file.read()
+    no_such_call = pyseccomp.ERRNO(errno.ENOSYS)
+    otherwise = pyseccomp.ERRNO(getattr(errno, policy["otherwise"]))
+    leaves = dict.fromkeys(range(policy["highest"] + 1), answer(otherwise))
+    leaves |= {numbers[name]: answer(pyseccomp.ALLOW) for name in plain}
+    leaves |= {numbers[name]: answer(no_such_call) for name in missing}
+    for name in conditional:
+        alternatives = [
+            [_condition(each) for each in rule["where"]]
+            for rule in policy["allow_if"]
+            if rule["call"] == name
+        ]
+        leaves[numbers[name]] = rules(alternatives, pyseccomp.ALLOW, otherwise)
+    head = entry(_AUDIT_ARCH_X86_64, policy["highest"], no_such_call)
+    return b"".join(head + tree(leaves, policy["highest"]))
 
 
-def _compare(condition: tuple[int, int | None, int]) -> Any:
-    arg, mask, value = condition
-    if mask is None:
-        return pyseccomp.Arg(arg, pyseccomp.EQ, value)
-    return pyseccomp.Arg(arg, pyseccomp.MASKED_EQ, mask, value)
-
-
-def _newer_calls_are_missing(highest: int) -> bytes:
-    """Return the head: ENOSYS above `highest` for any entry; x32 numbers lie above it."""
-    instruction = struct.Struct("=HBBI")
-    return (
-        instruction.pack(_LOAD_WORD, 0, 0, 0)
-        + instruction.pack(_JUMP_IF_GREATER, 0, 1, highest)
-        + instruction.pack(_RETURN, 0, 0, pyseccomp.ERRNO(errno.ENOSYS))
-    )
+def _condition(where: dict[str, Any]) -> Condition:
+    return where["arg"], where.get("mask", _EVERY_BIT), where.get("any", [where.get("is")])
 
 
 def main(argv: list[str] | None = None) -> int:
