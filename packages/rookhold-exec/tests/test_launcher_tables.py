@@ -19,4 +19,5 @@ def test_the_launcher_has_the_limits_of_the_contract() -> None:
 def test_controls_have_the_names_that_receipts_have() -> None:
     named = {*readback.NAMESPACES.values(), *group.V1_CONTROL.values()}
     assert named <= set(Control)
-    assert set(spawn.NAMESPACE_FLAGS) < set(readback.NAMESPACES.values())
+    made = {*spawn.SUPERVISOR_FLAGS, *spawn.PAYLOAD_FLAGS}
+    assert made < set(readback.NAMESPACES.values())

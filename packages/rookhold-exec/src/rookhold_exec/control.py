@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GONE, BROKEN = "gone", "broken"  # what `heard` is told besides the operations of the protocol
-_RECEIVE = 262_144
+_RECEIVE = 65_536
 
 
 class Control:
@@ -49,6 +49,7 @@ class Control:
         self.stage: str | None = None
         self.facts: Facts | None = None
         self.gone = asyncio.Event()
+        self._last = False  # whether nothing more will come
         self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket.fileno(), self._receive)
@@ -95,6 +96,9 @@ class Control:
             self._heard(BROKEN)
         if not data:
             self.close()
+        elif self._last:  # its end of file is there in the same moment, as a rule
+            self._last = False
+            self._receive()
 
     def close(self) -> None:
         """Forget the socket; a supervisor that still lives ends its job over that."""
@@ -109,15 +113,17 @@ class Control:
         operation = value["op"]
         waiting = self.controls is None and self.stage is None
         if operation == READY and waiting:
+            self.config = msgspec.convert(value.get("config"), bytes | None)
             self.controls = tuple(str(name) for name in value["controls"])
         elif operation == FAILED and waiting:
             self.stage = str(value["stage"])
         elif operation == END and self.controls is not None and self.facts is None:
-            self.config = msgspec.convert(value.get("config"), bytes | None)
             self.facts = msgspec.convert(value, Facts)
         elif operation == OUTPUT and self.facts is not None:
             self._take_output(value)
-        elif operation != DONE or self.facts is None:
+        elif operation == DONE and self.facts is not None:
+            self._last = True
+        else:
             raise ProtocolError("a frame out of its place")
         self._heard(operation)
 

@@ -21,6 +21,7 @@ from rookhold_exec.pump import Pump
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
+    from rookhold_exec.executor import StreamName
     from rookhold_exec.launcher.client import LauncherClient
 
 QUEUE_MAX = 1024  # records between capture and its reader; then the pipes are not read
@@ -29,6 +30,7 @@ DRAIN_SECONDS = 2.0  # for reading a pipe after the job's end
 START_SECONDS = 25.0
 _OVERDUE_SECONDS = 3.0  # after a limit or a kill, before the supervisor itself is killed
 _COLLECT_SECONDS = 15.0
+_STREAMS: tuple[StreamName, ...] = ("stdout", "stderr")
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
@@ -75,17 +77,18 @@ class SandboxRun:
             await _whatever_happens(self._abort())
             raise
         self._provenance = self._describe(self._plan, controls)
-
-    async def _hand_over(self, message: dict[str, Any]) -> None:
         if (config := self._control.config) is not None:
             digest = hashlib.sha256(config).hexdigest()
             self._provenance = structs.replace(self._provenance, config_sha256=digest)
+
+    async def _hand_over(self, message: dict[str, Any]) -> None:
         given = [self._control.theirs.detach()]
+        streams: list[tuple[StreamName, int]] = []
         try:
-            for stream in ("stdout", "stderr"):
+            for stream in _STREAMS:
                 read, write = os.pipe()
                 given.append(write)
-                self._pumps.append(Pump(read, stream, self._take))
+                streams.append((stream, read))
             if self._plan.stdin is not None:
                 given.append(_sealed(self._plan.stdin))
             await self._launcher.start(message, given)
@@ -93,8 +96,10 @@ class SandboxRun:
         except OSError as error:
             raise SandboxStartError("descriptors") from error
         finally:
+            # The launcher is at work by now.
             for fd in given:
                 os.close(fd)
+            self._pumps = [Pump(fd, stream, self._take) for stream, fd in streams]
 
     async def _abort(self) -> None:
         self.discard()

@@ -1,7 +1,8 @@
-"""The second process of a sandbox: it builds the job's view, gives up every power, runs the job.
+"""The second process of a sandbox: it enters its namespaces, gives up every power, runs the job.
 
-It is our code until its exec, and it stops before that until the supervisor has seen for itself
-what is in force. The order of the steps matters; each one needs what a later one gives away.
+It is our code until its exec, and it stops twice: until the supervisor has built the job's view of
+the system, and until it has seen for itself what is in force. The order of the steps matters; each
+one needs what a later one gives away.
 """
 
 from __future__ import annotations
@@ -11,26 +12,19 @@ from _socket import MSG_NOSIGNAL, sethostname
 from resource import RUSAGE_SELF, getrusage
 
 from rookhold_exec.launcher import limits as rlimits
-from rookhold_exec.launcher import masks, usermap
+from rookhold_exec.launcher import usermap
 from rookhold_exec.launcher.descriptors import HIGH
 from rookhold_exec.launcher.kernel import (
-    MS_BIND,
-    MS_NODEV,
-    MS_NOEXEC,
-    MS_NOSUID,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
     close_from,
     drop_bounding_set,
     drop_capabilities,
     install_filter,
-    mount,
     prctl,
 )
-from rookhold_exec.launcher.protocol import receive_frame
 from rookhold_exec.launcher.root import JOB_UID
 from rookhold_exec.launcher.signals import SIG_SETMASK, pthread_sigmask
-from rookhold_exec.launcher.stage import stage
 from rookhold_exec.unshare import CLONE_NEWCGROUP, unshare
 
 TYPE_CHECKING = False
@@ -39,31 +33,36 @@ if TYPE_CHECKING:
 
     from rookhold_exec.launcher.spawn import Job
 
-PREPARED, GO, LOST = b"P", b"G", b"E"  # on the socket between the two processes of a sandbox
+ENTERED, BUILT, PREPARED, GO, LOST = (
+    b"N",
+    b"B",
+    b"P",
+    b"G",
+    b"E",
+)  # on the socket between the two processes of a sandbox
 
 
 def run(job: Job) -> NoReturn:
     """Become the job, or tell the supervisor at which stage that failed and exit."""
-    step = "mounts"
+    step = "namespaces"
     supervisor = job.theirs
     try:
         faults = job.setup.faults
-        close_from(HIGH)
         job.ours.close()
         os.setsid()
-        os.umask(0)  # modes are given in full
-        _mounts(job)
-        _be_first_to_go()
-        step = "files"
-        content = receive_frame(job.control)
-        work = os.open("/work", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        stage(work, job.script, content, job.outputs, job.uid)
-        os.fchdir(work)
-        os.umask(0o022)
+        unshare(job.setup.payload_flags)
+        if "uts-namespace" not in faults:
+            sethostname(b"sandbox")  # type: ignore[arg-type]  # bytes need no encoder
+        supervisor.send(ENTERED, MSG_NOSIGNAL)
+        if supervisor.recv(1) != BUILT:
+            os._exit(125)
         step = "groups"
         job.group.join()
+        close_from(HIGH)
         if "cgroup-namespace" not in faults:
             unshare(CLONE_NEWCGROUP)
+        os.chdir("/work")
+        os.umask(0o022)
         step = "identity"
         if job.uid >= 0:
             os.setgroups([])
@@ -97,34 +96,6 @@ def run(job: Job) -> NoReturn:
             supervisor.send(LOST + step.encode(), MSG_NOSIGNAL)
         finally:
             os._exit(125)
-
-
-def _mounts(job: Job) -> None:
-    faults = job.setup.faults
-    mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, b"hidepid=2")
-    masks.apply(job.setup.masks)
-    mount(b"job", b"/tmp", b"tmpfs", MS_NOSUID | MS_NODEV, job.space)
-    os.mkdir("/tmp/work", 0o755)
-    os.mkdir("/tmp/tmp", 0o1777)
-    os.mkdir("/tmp/shm", 0o1777)
-    if job.uid >= 0:
-        os.chown("/tmp/work", job.uid, job.uid)
-    mount(b"/tmp/work", b"/work", None, MS_BIND, b"")
-    mount(b"/tmp/shm", b"/dev/shm", None, MS_BIND, b"")
-    mount(b"/tmp/tmp", b"/tmp", None, MS_BIND, b"")
-    if "uts-namespace" not in faults:
-        sethostname("sandbox")
-
-
-def _be_first_to_go() -> None:
-    """When the host runs out of memory the job goes, not the server.
-
-    A server that is exempt (-1000) would also exempt its jobs, and then nothing in their group can
-    be killed.
-    """
-    fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
-    os.write(fd, b"1000")
-    os.close(fd)
 
 
 def _give_up_powers(job: Job) -> None:

@@ -75,6 +75,10 @@ class JobGroup:
         self._cpu_key = self._oom_at = b""
         self._made: list[tuple[int, str]] = []  # directories, parents first
 
+    def make(self) -> JobGroup:
+        """Return this: it is made already."""
+        return self
+
     def join(self) -> None:
         """Put the calling process into every version 1 group; a version 2 one it was born in."""
         for fd in self._join:
@@ -232,6 +236,9 @@ class NoGroup:
     controls: tuple[str, ...] = ()
     init_in = born_in = -1
     fds: tuple[int, ...] = ()
+
+    def make(self) -> JobGroup | NoGroup:
+        return self
 
     def join(self) -> None:
         """Join nothing."""

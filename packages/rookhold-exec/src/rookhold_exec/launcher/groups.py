@@ -17,10 +17,12 @@ from rookhold_exec.launcher.group import (
     PIDS,
     V1_CONTROL,
     JobGroup,
+    NoGroup,
     read_at,
     remove_directory,
     write_at,
 )
+from rookhold_exec.launcher.planned import PlannedGroup
 
 Place = tuple[str, int, str]  # controller (or "v2"), version, a directory that may get a child
 
@@ -69,6 +71,26 @@ class Groups:
                     removed += _clear(above, name)
         return removed
 
+    def plan(
+        self,
+        job: str,
+        *,
+        mem_bytes: int,
+        pids: int,
+        uid: int = -1,
+        without: frozenset[str] = frozenset(),
+    ) -> JobGroup | NoGroup:
+        """Make the groups of one job if a process must be born in one, else leave it to `make`."""
+
+        def make() -> JobGroup:
+            return self.create(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
+
+        if any(version == 2 for _, version, _, _ in self._parents):
+            return make()
+        parents = {V1_CONTROL[each]: own for each, _, _, own in self._parents}
+        wanted = {control: own for control, own in parents.items() if control not in without}
+        return PlannedGroup(_name(job), wanted, make)
+
     def create(
         self,
         job: str,
@@ -83,7 +105,7 @@ class Groups:
         `uid` will own the `cgroup.procs` files through which a version 2 payload is born.
         `without` leaves controls out, by name; for tests of what a receipt then says.
         """
-        group = JobGroup(f"job-{job}", mem_bytes=mem_bytes, pids=pids)
+        group = JobGroup(_name(job), mem_bytes=mem_bytes, pids=pids)
         try:
             for controller, version, _, own in self._parents:
                 if version == 2:
@@ -121,6 +143,10 @@ def _open_high(path: str, at: int | None = None) -> int:
         return raise_descriptor(low)
     finally:
         os.close(low)
+
+
+def _name(job: str) -> str:
+    return f"job-{job}"
 
 
 def own_name() -> str:

@@ -102,7 +102,7 @@ class Launcher:
             elif setup.gvisor is not None:
                 start(job, setup.flags, setup.gvisor.supervise)
             else:
-                start(job, self._setup.flags, supervisor.supervise)
+                start(job, setup.flags, supervisor.supervise)
         except (OSError, KeyError, orders.OrderError) as error:
             stage = "groups" if job is None and isinstance(error, OSError) else "clone"
             if isinstance(error, orders.OrderError):

@@ -133,9 +133,9 @@ def frame(value: Any) -> bytes:
     return len(data).to_bytes(4, "little") + data
 
 
-def send_frame(sock: socket, value: Any) -> None:
-    """Send one frame, or give up when nobody takes it any more: the peer has gone, or hangs."""
-    data = frame(value)
+def send_frame(sock: socket, *values: Any) -> None:
+    """Send frames at once, or give up when nobody takes them: the peer has gone, or hangs."""
+    data = b"".join(frame(value) for value in values)
     sock.settimeout(_SEND_SECONDS)
     try:
         sock.sendall(data, MSG_NOSIGNAL)

@@ -28,7 +28,7 @@ from rookhold_exec.launcher.signals import (
     pthread_sigmask,
     signal,
 )
-from rookhold_exec.launcher.spawn import namespace_flags
+from rookhold_exec.launcher.spawn import PAYLOAD_FLAGS, SUPERVISOR_FLAGS, namespace_flags
 from rookhold_exec.unshare import CLONE_NEWNS, unshare
 
 TYPE_CHECKING = False
@@ -59,6 +59,7 @@ class Setup:
         "null",
         "outer_filters",
         "outer_namespaces",
+        "payload_flags",
         "root_place",
         "sealed",
         "seccomp",
@@ -75,7 +76,8 @@ class Setup:
         self.workers: int = message["workers"]
         # Where directories of jobs may be made; jobs in a sandbox have none.
         self.directories: str = message["jobs_root"] if self.mode == OFF else ""
-        self.flags = namespace_flags(self.faults)
+        self.flags = namespace_flags(self.faults, SUPERVISOR_FLAGS)
+        self.payload_flags = namespace_flags(self.faults, PAYLOAD_FLAGS)
         self.groups: Groups | None = None
         if message["jobs_root"]:
             directory.sweep(message["jobs_root"])
@@ -142,6 +144,7 @@ class Setup:
             drop_bounding_set(self.last_capability)
 
     def _prepare_gvisor(self, message: dict[str, Any]) -> None:
+        self.flags |= self.payload_flags  # its supervisor is born in all of them
         # Others never need it; and after this nothing more can be imported.
         from rookhold_exec.launcher.gvisor.setup import GvisorSetup
 
@@ -158,7 +161,8 @@ class Setup:
         if self.gvisor is not None:
             pids = self.gvisor.tasks(pids)
         without = frozenset(name for name in self.faults if name.startswith("cgroup-"))
-        return self.groups.create(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
+        make = self.groups.plan if self.gvisor is None else self.groups.create
+        return make(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
 
 
 def detach() -> None:

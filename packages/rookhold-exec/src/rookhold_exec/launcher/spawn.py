@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
     from rookhold_exec.launcher.setup import Setup
 
-NAMESPACE_FLAGS = {  # the others are entered later, by the job itself
-    "pid-namespace": CLONE_NEWPID,
-    "mount-namespace": CLONE_NEWNS,
+# What a supervisor is born in, and what its payload enters while the supervisor builds its view:
+# a network namespace takes as long as that. Those of users and cgroups come later still.
+SUPERVISOR_FLAGS = {"pid-namespace": CLONE_NEWPID, "mount-namespace": CLONE_NEWNS}
+PAYLOAD_FLAGS = {
     "network-namespace": CLONE_NEWNET,
     "ipc-namespace": CLONE_NEWIPC,
     "uts-namespace": CLONE_NEWUTS,
@@ -45,8 +46,8 @@ class Job:
         "directory",
         "environment",
         "group",
-        "name",
         "mem_bytes",
+        "name",
         "ours",
         "outputs",
         "pid",
@@ -75,11 +76,11 @@ class Job:
         self.directory: str = message["directory"]
         self.wall_ms: int = message["wall_ms"]
         self.cpu_usec: int = message["cpu_seconds"] * 1_000_000
-        self.uid: int = setup.uid_base + message["slot"] if setup.switches_uid else -1
         self.mem_bytes: int = message["mem_bytes"]
-        self.space = b"mode=0755"
+        self.uid: int = setup.uid_base + message["slot"] if setup.switches_uid else -1
         if setup.gvisor is not None:
             self.uid = setup.gvisor.uid
+        self.space = b"mode=0755"
         if "workspace-quota" not in setup.faults:
             self.space += b",size=%d,nr_inodes=%d" % (message["space_bytes"], message["inodes"])
         self.control = control
@@ -109,9 +110,9 @@ class Job:
         self.group.close()
 
 
-def namespace_flags(faults: frozenset[str]) -> int:
+def namespace_flags(faults: frozenset[str], table: dict[str, int]) -> int:
     flags = 0
-    for control, flag in NAMESPACE_FLAGS.items():
+    for control, flag in table.items():
         if control not in faults:
             flags |= flag
     return flags
