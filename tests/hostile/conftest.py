@@ -59,7 +59,8 @@ def target(
     """An open executor that confines what it runs; nothing of it may be left when it closes."""
     root = tmp_path_factory.mktemp("jobs")
     before = Before(root, uids=range(UID_BASE, UID_BASE + WORKERS))
-    harness = Harness(choose_backend(request.param, settings_of(request.param, root)))
+    settings = settings_of(request.param, root)
+    harness = Harness(choose_backend(request.param, settings))
     try:
         harness.do(harness.executor.open())
         yield Target(harness, NAMED[request.param], before, WITHOUT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,10 @@ class Before:
         self._jobs_root = jobs_root
         self._uids = uids
         self._mounts = mounts("self")
-        self._descriptors = descriptors(os.getpid())
+        self._descriptors = Counter(descriptors(os.getpid()))
         self._children = set(children(os.getpid()))
         self._groups = _groups()
-        self._idle: list[str] | None = None
+        self._idle: Counter[str] | None = None
 
     def left_between_jobs(self) -> list[str]:
         """Return what is there although no job runs, the executor's own standing parts apart."""
@@ -49,10 +50,10 @@ class Before:
         found = self._anywhere()
         for launcher in self._new_children():
             found += [f"process {pid} below the launcher" for pid in family(launcher)[1:]]
-            has = [f"mount {line.split(' ', 3)[3]}" for line in mounts(str(launcher))]
-            has += [f"descriptor {target}" for target in descriptors(launcher)]
-            found += [each for each in has if self._idle is not None and each not in self._idle]
+            has = Counter(f"mount {line.split(' ', 3)[3]}" for line in mounts(str(launcher)))
+            has.update(f"descriptor {target}" for target in descriptors(launcher))
             self._idle = self._idle or has
+            found += (has - self._idle).elements()
             # By the launcher's name: other executors may run on this host at the same time.
             for group in _groups() - self._groups:
                 if group.name.startswith(f"rookhold-{launcher}-"):
@@ -63,11 +64,8 @@ class Before:
         found = self._anywhere()
         found += [f"child {pid}" for pid in self._new_children()]
         found += [f"group {group}" for group in _groups() - self._groups if not _lives(group)]
-        added = descriptors(os.getpid())
-        for target in self._descriptors:
-            if target in added:
-                added.remove(target)
-        return found + [f"descriptor {target}" for target in added]
+        added = Counter(descriptors(os.getpid())) - self._descriptors
+        return found + [f"descriptor {target}" for target in added.elements()]
 
     def _may_be_ours(self, mounted: str) -> bool:
         """Other programs mount too; ours would be here, or below where jobs have theirs."""
