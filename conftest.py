@@ -105,10 +105,10 @@ def _lacks_newuidmap() -> str:
     return "" if shutil.which("newuidmap", path=JOB_PATH) else "no newuidmap (Debian: uidmap)"
 
 
-def _lacks_runsc() -> str:
-    if shutil.which("runsc", path=JOB_PATH) is None:
-        return "no runsc to run a sandbox kernel with"
-    return _lacks_root()
+def _lacks_runsc(kind: str = "") -> str:
+    import gvisor
+
+    return _lacks_root() or gvisor.lacking(kind)
 
 
 def _lacks_oldest_python() -> str:

@@ -171,10 +171,11 @@ class RunningContract(HarnessContract):
         got = {output.path: output.content for output in report.collected}
         not_got = {output.path: output.reason for output in report.uncollected}
         assert got == {"output/deep/er/good": b"\0\xff", "output/empty": b""}
+        # Where a kernel of its own keeps a fifo, there is nothing of it outside.
+        assert not_got.pop("output/fifo") in {"not_regular", "missing"}
         assert not_got == {
             "output/link": "link",
             "output/through/er/good": "link",
-            "output/fifo": "not_regular",
             "output/dir": "not_regular",
             "output/large": "too_large",
             "output/none": "missing",

@@ -2,8 +2,9 @@
 
 runsc ends with its workload and says how that ended, but to a shell it says the same of an exit
 with 143 and of SIGTERM, and of a sandbox that was killed. Its log tells them apart, and no byte in
-that log is the job's. What serves the files is no child of ours: its death is seen by a descriptor
-of it, and its cause read from the zombie that runsc has not collected yet.
+that log is the job's. The gofer, which serves the sandbox its files, is no child of ours: its death
+is seen by a descriptor, and its cause read from the zombie that runsc has not collected yet. runsc
+kills it too, but once the sandbox is gone; so of the two the one that died first tells.
 """
 
 from __future__ import annotations
@@ -29,38 +30,45 @@ class RuntimeLostError(Exception):
 class Runtime(Family):
     """runsc and all below it; `payload` is runsc, and `status` becomes the workload's own."""
 
-    __slots__ = ("_gofer", "_gofer_pid", "_logs", "_poll", "lost")
+    __slots__ = ("_gofer", "_helpers", "_logs", "_poll", "lost")
 
     def __init__(self, payload: int, logs: str) -> None:
         super().__init__(payload)
         self._logs = logs
-        self._gofer = self._gofer_pid = -1
+        self._gofer = -1
+        self._helpers: list[int] = []  # descriptors of gofer and sandbox
         self.lost = False
-        self._poll = select.epoll(2)
+        self._poll = select.epoll()
         self._poll.register(self.signals, select.EPOLLIN)
         self.events = self._poll.fileno()
 
-    def follow_gofer(self, pid: int) -> None:
-        """Watch the process that serves the sandbox its files."""
-        self._gofer_pid, self._gofer = pid, os.pidfd_open(pid)
-        self._poll.register(self._gofer, select.EPOLLIN)
+    def follow(self, gofer: int, sandbox: int) -> None:
+        """Watch which of the two ends first."""
+        self._gofer = gofer
+        for pid in (gofer, sandbox):
+            self._helpers.append(os.pidfd_open(pid))
+            self._poll.register(self._helpers[-1], select.EPOLLIN)
 
     def reap(self, *, wait: bool = False) -> bool:
-        self._look_at_gofer()
+        self._look_at_helpers()
         before = self.ended
         left = super().reap(wait=wait)
         if self.ended and not before:
             self._learn()
         return left
 
-    def _look_at_gofer(self) -> None:
-        if self._gofer < 0 or all(fd != self._gofer for fd, _ in self._poll.poll(0)):
+    def _look_at_helpers(self) -> None:
+        if not self._helpers:
             return
-        self._poll.unregister(self._gofer)
-        os.close(self._gofer)
-        self._gofer = -1
-        if _was_killed(self._gofer_pid):
-            self.lost = True
+        # The kernel gives them in the order in which they became ready.
+        ended = [fd for fd, _ in self._poll.poll(0) if fd in self._helpers]
+        if ended:
+            gofer = self._helpers[0]
+            self.lost = ended[0] == gofer and _was_killed(self._gofer)
+            for fd in self._helpers:
+                self._poll.unregister(fd)
+                os.close(fd)
+            self._helpers = []
 
     def _learn(self) -> None:
         told = _last_line(self._logs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+from resource import RLIMIT_CORE, setrlimit
 from time import monotonic
 
 from rookhold_exec.launcher import family as processes
@@ -192,7 +193,7 @@ class Start:
         """See what is in force while only our own program runs, then let it become the job."""
         found = readback.Processes(_below())
         self._controls = readback.controls(self._job, self._gvisor, found, report)
-        self._family.follow_gofer(found.gofer)
+        self._family.follow(found.gofer, found.sandbox)
         self._meter.begin(self._meter.cpu_usec())
         os.unlink(_SAID)
         self._let_go = True
@@ -235,6 +236,8 @@ def _become(job: Job, gvisor: GvisorSetup, supervisor: int) -> NoReturn:
         os.dup2(job.stdout, 1)
         os.dup2(job.stderr, 2)
         close_from(3, on_exec=True)
+        # At 0 the kernel still hands the image of a crash to the host's helper; at 1 it does not.
+        setrlimit(RLIMIT_CORE, (1, 1))
         argv = [
             b"runsc",
             f"--root={BUNDLE}/state".encode(),
