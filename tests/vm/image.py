@@ -13,9 +13,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from rootfs import test_rootfs
+
+from rookhold_exec.rootfs import debian
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +38,7 @@ PACKAGES: Final = (
 # A file system for the packages above, what is left over stays a hole in the file.
 SIZE: Final = "1200M"
 BUILD_SECONDS: Final = 1200
+UNUSED_SECONDS: Final = 3 * 24 * 3600
 UNWANTED: Final = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 
 # The first process. What it goes on with comes in the second image, so it never makes this one new.
@@ -55,6 +61,15 @@ mount --bind "$tree" "$tree/mnt"
 mke2fs -q -t ext4 -O ^has_journal -m 0 -i 8192 -d "$tree/mnt" "$out/system.img" "$3"
 """
 
+MAKE_ROOTFS: Final = """\
+set -eu
+mkdir "$2/tree"
+cp -a "$1" "$2/tree"
+size=$(( $(du -sm "$2/tree" | cut -f1) * 5 / 4 + 32 ))M
+mke2fs -q -t ext4 -O ^has_journal -m 0 -i 8192 -d "$2/tree" "$2/rootfs.img" "$size"
+rm -rf "$2/tree"
+"""
+
 
 def cache() -> Path:
     """Return where built images are kept, made if need be."""
@@ -72,9 +87,11 @@ def kept(name: str, content: bytes, build: Callable[[Path], None]) -> Path:
     """Return the folder that was built from `content`; it appears whole or not at all."""
     place = cache() / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
     if place.exists():
+        os.utime(place)
         return place
-    with _alone(name):
+    with alone(name):
         if not place.exists():
+            _forget(name)
             made = Path(tempfile.mkdtemp(prefix=f"{name}-unfinished-", dir=cache()))
             try:
                 build(made)
@@ -85,8 +102,16 @@ def kept(name: str, content: bytes, build: Callable[[Path], None]) -> Path:
     return place
 
 
+def _forget(name: str) -> None:
+    """Remove what was built from other contents and has not been used for days."""
+    for other in cache().glob(f"{name}-{'[0-9a-f]' * 16}"):
+        if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+
+
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
+    """Wait until no other process is at the same; its end, whatever it is, lets the next one in."""
     with (cache() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -100,20 +125,23 @@ def _build(out: Path) -> None:
     argv = ["mmdebstrap", "--quiet", "--variant=minbase", "--format=null"]
     argv += [f"--include={','.join(PACKAGES)}", f"--customize-hook={hook}"]
     argv += [f"--dpkgopt=path-exclude={path}" for path in UNWANTED]
-    argv += [SUITE, "-", *sources()]
+    argv += [f"--aptopt={line}" for line in debian.apt_options()]
+    argv += [SUITE, "-", *debian.sources(SUITE, ())]
     run(argv, seconds=BUILD_SECONDS, INITRD="No")
 
 
-def sources() -> list[str]:
-    """Return the host's own apt sources of the suite, or none for mmdebstrap's default."""
-    wanted = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)"
-    argv = ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages", "Origin: Debian"]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    except FileNotFoundError:  # not a Debian
-        return []
-    found = [line for line in done.stdout.splitlines() if f" {SUITE}" in line]
-    return found if any(f" {SUITE} " in line for line in found) else []
+def rootfs() -> Path:
+    """Return an image with the tests' root file system, in a folder of the name that it has here.
+
+    The VM's tests find it as the host's find theirs: by that name, where tests keep such things.
+    """
+    built = test_rootfs()
+    content = f"{built.name}\n{MAKE_ROOTFS}".encode()
+    return kept("vm-rootfs", content, lambda out: _build_rootfs(built, out)) / "rootfs.img"
+
+
+def _build_rootfs(built: Path, out: Path) -> None:
+    run(["sh", "-c", MAKE_ROOTFS, "sh", str(built), str(out)], seconds=300)
 
 
 def run(argv: list[str], *, seconds: float, **env: str) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -29,9 +30,9 @@ POLL_SECONDS: Final = 0.1
 SLOW: Final = 10  # how much longer than on a host things may take in there
 KERNEL: Final = (
     "root=/dev/nvme0n1 ro rootwait init=/init panic=-1 quiet console=ttyS0 "
-    "mitigations=off tsc=reliable no_timer_check random.trust_cpu=on cgroup_no_v1=all"
+    "mitigations=off tsc=unstable clocksource=hpet random.trust_cpu=on cgroup_no_v1=all"
 )
-GUEST_ENV: Final = {"ROOKHOLD_TEST_SLOW": str(SLOW)}
+GUEST_ENV: Final = {"ROOKHOLD_TEST_SLOW": str(SLOW), "ROOKHOLD_TEST_CACHE": "/guest"}
 
 
 class MachineError(Exception):
@@ -48,10 +49,13 @@ class Machine:
         self._order = {"args": list(args), "env": GUEST_ENV}
         self._process: subprocess.Popen[bytes] | None = None
         self._deadline = 0.0
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         try:
-            argv = self._argv(image.system(), project.image(self._place, self._order))
+            argv = self._argv(
+                image.system(), project.image(self._place, self._order), image.rootfs()
+            )
             log = (self._place / "qemu.log").open("wb")
             with log:
                 self._process = subprocess.Popen(
@@ -62,7 +66,7 @@ class Machine:
                     preexec_fn=_die_with_parent,
                 )
         except BaseException:
-            shutil.rmtree(self._place, ignore_errors=True)
+            self._clean()
             raise
         self._deadline = time.monotonic() + self._timeout
         return self
@@ -74,7 +78,11 @@ class Machine:
         trace: TracebackType | None,
     ) -> None:
         self._end()
+        self._clean()
+
+    def _clean(self) -> None:
         shutil.rmtree(self._place, ignore_errors=True)
+        self._stack.close()
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield what the tests say, as they say it; the last one is `done`."""
@@ -118,9 +126,9 @@ class Machine:
             self._process.kill()
             self._process.wait()
 
-    def _argv(self, system: Path, project_image: Path) -> list[str]:
+    def _argv(self, system: Path, rootfs: Path, project: Path) -> list[str]:
         (self._place / "said").touch()
-        disks = [system / "system.img", project_image]
+        disks = [system / "system.img", project, rootfs]
         argv = [QEMU, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"]
         argv += ["-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-no-reboot"]
         argv += ["-display", "none", "-kernel", str(system / "kernel")]

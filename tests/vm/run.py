@@ -6,9 +6,13 @@ Exits as pytest did in there.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from pathlib import Path
 
-from .machine import Machine
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as pytest has it
+
+from vm.machine import Machine
 
 
 def main() -> int:

@@ -1,0 +1,56 @@
+"""What runs in the VM: by file, name and mark, one table."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# (name, file or folder, what is taken of its tests)
+SUITES: Final = (
+    (
+        "groups of version 2",
+        "packages/rookhold-exec/tests/test_cgroup.py",
+        re.compile(""),
+    ),
+    ("groups of jobs", "packages/rookhold-exec/tests/test_groups.py", re.compile("")),
+    ("where groups are made", "packages/rookhold-exec/tests/test_subtree.py", re.compile("")),
+    (
+        "jobs in groups of version 2",
+        "packages/rookhold-exec/tests/test_namespaces_v2.py",
+        re.compile(""),
+    ),
+    (
+        "the namespace backend and each of its controls",
+        "packages/rookhold-exec/tests/test_namespaces.py",
+        re.compile("groups-of-version-2"),
+    ),
+    (
+        "the executor contract on the namespace backend",
+        "packages/rookhold-exec/tests/test_contract_namespaces.py",
+        re.compile("::TestNamespaces::"),
+    ),
+    ("the attack corpus on the namespace backend", "tests/hostile", re.compile(r"\[namespaces\b")),
+)
+# Node takes three seconds to start in there: these tests of it and no others.
+NODE: Final[frozenset[str]] = frozenset()
+# Marks that ask for what the VM does not offer: a network, another VM, groups of version 1, time.
+NOT_THERE: Final = frozenset({"online", "vm", "soak"})
+NO_GROUPS: Final = "v1:"
+
+
+def suite_of(test: str) -> str | None:
+    """Return the suite that takes the test."""
+    for name, place, taken in SUITES:
+        if test.startswith((f"{place}::", f"{place}/")) and taken.search(test):
+            return name
+    return None
+
+
+def belongs(test: str, marks: list[tuple[str, list[str]]]) -> bool:
+    """Tell whether the test is to run in the VM."""
+    for mark, args in marks:
+        if mark in NOT_THERE or any(arg.startswith(NO_GROUPS) for arg in args):
+            return False
+        if mark == "node" and test not in NODE:
+            return False
+    return suite_of(test) is not None

@@ -1,0 +1,54 @@
+"""Every test that runs in the VM is a test here, with the result it had there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from vm.collect import found
+from vm.inside import Inside
+from vm.suites import NODE, SUITES, suite_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT_SECONDS = 1500.0
+NODE_TESTS_MAX = 5
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "test" in metafunc.fixturenames:
+        tests = found().tests
+        metafunc.parametrize("test", tests, ids=tests)  # by itself pytest numbers long ones
+
+
+@pytest.fixture(scope="session")
+def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
+    """One VM for all the tests that were chosen."""
+    wanted = [
+        item.callspec.params["test"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.function is test_it_holds_in_the_vm
+    ]
+    with Inside(wanted, timeout=TIMEOUT_SECONDS) as vm:
+        yield vm
+
+
+def test_every_suite_is_collected() -> None:
+    assert found().trouble == ""
+    assert {suite_of(test) for test in found().tests} == {name for name, _, _ in SUITES}
+
+
+def test_few_tests_start_node() -> None:
+    assert len(NODE) <= NODE_TESTS_MAX
+    assert set(found().tests) >= NODE
+
+
+@pytest.mark.vm
+def test_it_holds_in_the_vm(test: str, inside: Inside) -> None:
+    went = inside.result(test)
+    text = "\n".join(went.text)
+    if went.how == "skipped":
+        pytest.fail(f"it was skipped, although the VM is for it: {text}", pytrace=False)
+    if went.how != "passed":
+        pytest.fail(f"in the VM:\n{text}", pytrace=False)
