@@ -20,11 +20,11 @@ from rookhold_exec.launcher.kernel import (
     close_from,
     drop_bounding_set,
     drop_capabilities,
-    install_filter,
     prctl,
 )
 from rookhold_exec.launcher.root import JOB_UID
 from rookhold_exec.launcher.signals import SIG_SETMASK, pthread_sigmask
+from rookhold_exec.launcher.spawn import MADE
 from rookhold_exec.unshare import CLONE_NEWCGROUP, unshare
 
 TYPE_CHECKING = False
@@ -48,14 +48,16 @@ def run(job: Job) -> NoReturn:
     supervisor = job.theirs
     try:
         faults = job.setup.faults
+        os.close(job.setup.lifeline_held)
         job.ours.close()
         os.setsid()
         unshare(job.setup.payload_flags)
         if "uts-namespace" not in faults:
             sethostname(b"sandbox")  # type: ignore[arg-type]  # bytes need no encoder
         supervisor.send(ENTERED, MSG_NOSIGNAL)
-        if supervisor.recv(1) != BUILT:
-            os._exit(125)
+        awaited = [MADE, BUILT]
+        while awaited:
+            awaited.remove(supervisor.recv(1))
         step = "groups"
         job.group.join()
         close_from(HIGH)
@@ -106,10 +108,10 @@ def _give_up_powers(job: Job) -> None:
     if not keeps:
         drop_bounding_set(job.setup.last_capability)
     if program is not None and not unprivileged_filter:
-        install_filter(program)  # without no_new_privs only while the capability is still there
+        program.install()  # without no_new_privs only while the capability is still there
     if not keeps:
         drop_capabilities()
     if unprivileged_filter:
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         if program is not None:
-            install_filter(program)
+            program.install()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Family:
     """The processes below this one: it reaps them, and can end them all."""
 
-    __slots__ = ("ended", "events", "payload", "payload_cpu_usec", "signals", "status")
+    __slots__ = ("alone", "ended", "events", "payload", "payload_cpu_usec", "signals", "status")
 
     def __init__(self, payload: int) -> None:
         pthread_sigmask(SIG_BLOCK, (SIGCHLD,))
@@ -23,7 +23,7 @@ class Family:
         self.payload = payload
         self.status = 0
         self.payload_cpu_usec = 0
-        self.ended = False
+        self.ended = self.alone = False
 
     def reap(self, *, wait: bool = False) -> bool:
         """Reap who has ended; with `wait`, until somebody does. False when nobody is left."""
@@ -35,6 +35,7 @@ class Family:
             try:
                 pid, status, usage = os.wait4(-1, 0 if wait else os.WNOHANG)
             except ChildProcessError:
+                self.alone = True  # whom others left behind would be our child too
                 return False
             if pid == 0:
                 return True
@@ -47,11 +48,13 @@ class Family:
 
     def end(self, job: Job) -> None:
         """Kill everybody and return when the kernel says that nobody is left."""
+        if self.alone:
+            return
         job.group.kill()
-        alone = os.getpid() == 1
+        first = os.getpid() == 1
         left = True
         while left:
-            if alone:
+            if first:
                 try:
                     os.kill(-1, SIGKILL)
                 except ProcessLookupError:

@@ -75,8 +75,11 @@ class JobGroup:
         self._cpu_key = self._oom_at = b""
         self._made: list[tuple[int, str]] = []  # directories, parents first
 
-    def make(self) -> JobGroup:
-        """Return this: it is made already."""
+    def make(self) -> None:
+        """Make what is not there yet; these groups are."""
+
+    def opened(self) -> JobGroup:
+        """Return the groups as they are measured and ended."""
         return self
 
     def join(self) -> None:
@@ -171,27 +174,39 @@ class JobGroup:
         self._limit[control] = fd = self._open(at, name, os.O_RDWR)
         os.write(fd, b"%d" % self._wanted[control])
 
-    def add_v1(self, controller: str, parent: int, tail: str) -> None:
-        """Make the group in one version 1 hierarchy."""
+    def make_v1(self, controller: str, parent: int) -> None:
+        """Make the group in one version 1 hierarchy, with its limit."""
         self._make(parent, self.name)
-        at = os.open(self.name, _DIRECTORY, dir_fd=parent)
-        try:
-            self._join.append(self._open(at, "tasks", os.O_WRONLY))
-            if controller == "memory":
-                self._set_limit(MEMORY, at, "memory.limit_in_bytes")
-                if self._open_if_there(at, "memory.memsw.limit_in_bytes") >= 0:
-                    write_at(at, "memory.memsw.limit_in_bytes", str(self._wanted[MEMORY]))
-                self._oom = self._open(at, "memory.oom_control")
-                self._now = self._open(at, "memory.usage_in_bytes")
-                self._peak = self._open(at, "memory.max_usage_in_bytes")
-            elif controller == "pids":
-                self._set_limit(PIDS, at, "pids.max")
-                self._refused = self._open_if_there(at, "pids.events")
-            else:
-                self._cpu = self._open(at, "cpuacct.usage")
-            self._add(V1_CONTROL[controller], controller, f"{tail}/{self.name}")
-        finally:
-            os.close(at)
+        if controller == "memory":
+            limit = str(self._wanted[MEMORY])
+            write_at(parent, f"{self.name}/memory.limit_in_bytes", limit)
+            try:
+                write_at(parent, f"{self.name}/memory.memsw.limit_in_bytes", limit)
+            except FileNotFoundError:  # a kernel that does not count swap
+                pass
+        elif controller == "pids":
+            write_at(parent, f"{self.name}/pids.max", str(self._wanted[PIDS]))
+
+    def open_v1(self, controller: str, parent: int, tail: str) -> None:
+        """Open what there is to read in that group."""
+        name = self.name
+        if controller == "memory":
+            self._limit[MEMORY] = self._open(parent, f"{name}/memory.limit_in_bytes", os.O_RDWR)
+            self._oom = self._open(parent, f"{name}/memory.oom_control")
+            self._now = self._open(parent, f"{name}/memory.usage_in_bytes")
+            self._peak = self._open(parent, f"{name}/memory.max_usage_in_bytes")
+        elif controller == "pids":
+            self._limit[PIDS] = self._open(parent, f"{name}/pids.max", os.O_RDWR)
+            self._refused = self._open_if_there(parent, f"{name}/pids.events")
+        else:
+            self._cpu = self._open(parent, f"{name}/cpuacct.usage")
+        self._add(V1_CONTROL[controller], controller, f"{tail}/{name}")
+
+    def add_v1(self, controller: str, parent: int, tail: str) -> None:
+        """Make the group in one version 1 hierarchy, to be joined by whoever inherits this."""
+        self.make_v1(controller, parent)
+        self._join.append(self._open(parent, f"{self.name}/tasks", os.O_WRONLY))
+        self.open_v1(controller, parent, tail)
 
     def add_v2(self, parent: int, tail: str, controls: frozenset[str], uid: int) -> None:
         """Make `init` and `payload` in the unified hierarchy, for what no other hierarchy does."""
@@ -237,7 +252,10 @@ class NoGroup:
     init_in = born_in = -1
     fds: tuple[int, ...] = ()
 
-    def make(self) -> JobGroup | NoGroup:
+    def make(self) -> None:
+        """Make none."""
+
+    def opened(self) -> JobGroup | NoGroup:
         return self
 
     def join(self) -> None:

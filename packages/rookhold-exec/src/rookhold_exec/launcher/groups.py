@@ -80,16 +80,13 @@ class Groups:
         uid: int = -1,
         without: frozenset[str] = frozenset(),
     ) -> JobGroup | NoGroup:
-        """Make the groups of one job if a process must be born in one, else leave it to `make`."""
-
-        def make() -> JobGroup:
-            return self.create(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
-
+        """Make the groups of one job if a process must be born in it, or leave that for later."""
         if any(version == 2 for _, version, _, _ in self._parents):
-            return make()
-        parents = {V1_CONTROL[each]: own for each, _, _, own in self._parents}
-        wanted = {control: own for control, own in parents.items() if control not in without}
-        return PlannedGroup(_name(job), wanted, make)
+            return self.create(job, mem_bytes=mem_bytes, pids=pids, uid=uid, without=without)
+        parents = {
+            each: own for each, _, _, own in self._parents if V1_CONTROL[each] not in without
+        }
+        return PlannedGroup(_name(job), f"/{self.name}", parents, mem_bytes=mem_bytes, pids=pids)
 
     def create(
         self,

@@ -33,6 +33,7 @@ def _typed(*types: type) -> ctypes._NamedFuncPointer:
 
 
 _longs = _typed(_long, _long, _long, _long, _long)
+_short = _typed(_long, _long)
 _mount = _typed(_text, _text, _text, ctypes.c_ulong, _text)
 _two_texts = _typed(_text, _text)
 _text_long = _typed(_text, _long)
@@ -58,6 +59,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 36, 38, 2
 CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SYS_PTRACE = 2, 5, 19
 SIGCHLD = 17
+_OWN = pack("<Ii", 0x20080522, 0)  # for capset: version 3, this process
 
 
 def _check(result: int) -> int:
@@ -135,21 +137,27 @@ def prctl(option: int, value: int = 0, third: int = 0) -> None:
 
 def drop_bounding_set(last: int) -> None:
     for capability in range(last + 1):
-        _longs(_PRCTL, PR_CAPBSET_DROP, capability, 0, 0, 0)
+        _short(_PRCTL, PR_CAPBSET_DROP, capability)
 
 
 def drop_capabilities(kept: tuple[int, ...] = ()) -> None:
     """Leave this process without capabilities but those kept; ambient ones go with them."""
-    mask = sum(1 << capability for capability in kept)
-    header = pack("<Ii", 0x20080522, 0)  # version 3, this process
-    _check(_two_structs(_CAPSET, header, pack("<III", mask, mask, 0) + bytes(12)))
+    mask = sum(1 << capability for capability in kept) if kept else 0
+    _check(_two_structs(_CAPSET, _OWN, pack("<III12x", mask, mask, 0)))
 
 
-def install_filter(program: bytes) -> None:
-    """Put a seccomp filter, an array of eight-byte instructions, on this process."""
-    code = ctypes.create_string_buffer(program, len(program))
-    head = pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    _check(_prctl_text(_PRCTL, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0))
+class Filter:
+    """A seccomp filter, an array of eight-byte instructions, laid out as the kernel wants it."""
+
+    __slots__ = ("_code", "_head")
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        self._head = pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
+
+    def install(self) -> None:
+        """Put it on this process."""
+        _check(_prctl_text(_PRCTL, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, self._head, 0, 0))
 
 
 def leave_keyring() -> None:

@@ -103,6 +103,7 @@ class Launcher:
                 start(job, setup.flags, setup.gvisor.supervise)
             else:
                 start(job, setup.flags, supervisor.supervise)
+                self._make_groups(job)
         except (OSError, KeyError, orders.OrderError) as error:
             stage = "groups" if job is None and isinstance(error, OSError) else "clone"
             if isinstance(error, orders.OrderError):
@@ -119,6 +120,14 @@ class Launcher:
             control.close()
             for fd in fds[1:]:
                 os.close(fd)
+
+    def _make_groups(self, job: Job) -> None:
+        """Give a sandbox that starts its groups, or end it."""
+        try:
+            job.make_groups()
+        except OSError:
+            self._kill(job)
+            send_frame(job.control, {"op": FAILED, "stage": "groups"})
 
     def _reap(self, job: Job) -> None:
         self._poll.unregister(job.pidfd)

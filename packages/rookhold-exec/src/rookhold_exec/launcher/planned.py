@@ -1,40 +1,41 @@
-"""Version 1 groups of a job that do not exist yet: its supervisor makes them.
+"""Version 1 groups of a job that are made after its supervisor was cloned.
 
-The launcher can go on to the clone meanwhile, since nobody is born in such a group. It only keeps
-their names, to remove them at the end.
+Nobody is born in such a group, so the launcher makes them while the supervisor starts. That has no
+descriptors of them yet, and opens its own later.
 """
 
 from __future__ import annotations
 
-from rookhold_exec.launcher.group import NoGroup, remove_directory, write_at
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rookhold_exec.launcher.group import JobGroup
+from rookhold_exec.launcher.group import V1_CONTROL, JobGroup, NoGroup, write_at
 
 
 class PlannedGroup(NoGroup):
-    """Stands for the groups until `make`, in the launcher for good; it counts nothing."""
+    """Stands for the groups: in the launcher for good, in the supervisor until it opens them."""
 
-    def __init__(self, name: str, parents: dict[str, int], make: Callable[[], JobGroup]) -> None:
-        """`parents` are the launcher's own directories that will hold one, by control."""
-        self.controls = tuple(sorted(parents))
-        self._left = [(parent, name) for parent in parents.values()]
-        self._tasks = f"{name}/tasks"
-        self._made_by = make
+    def __init__(
+        self, name: str, tail: str, parents: dict[str, int], *, mem_bytes: int, pids: int
+    ) -> None:
+        """`parents` are the launcher's own directories that will hold one, by controller."""
+        self._group = JobGroup(name, mem_bytes=mem_bytes, pids=pids)
+        self._tail = tail
+        self._parents = parents
+        self.controls = tuple(sorted(V1_CONTROL[controller] for controller in parents))
 
-    def make(self) -> JobGroup:
-        """Make them, limits set; for the supervisor. Raises OSError, and then nothing is left."""
-        return self._made_by()
+    def make(self) -> None:
+        """Make them, limits set; for the launcher. On OSError too, `remove` is still needed."""
+        for controller, parent in self._parents.items():
+            self._group.make_v1(controller, parent)
+
+    def opened(self) -> JobGroup:
+        """Return them with descriptors to read, for the supervisor, once they are made."""
+        for controller, parent in self._parents.items():
+            self._group.open_v1(controller, parent, self._tail)
+        return self._group
 
     def join(self) -> None:
         """Put the calling process into each; for the payload, once they are made."""
-        for parent, _ in self._left:
-            write_at(parent, self._tasks, "0")
+        for parent in self._parents.values():
+            write_at(parent, f"{self._group.name}/tasks", "0")
 
     def remove(self) -> bool:
-        """Remove what was made; False while something is still in one of them."""
-        self._left = [each for each in self._left if not remove_directory(*each)]
-        return not self._left
+        return self._group.remove()

@@ -13,8 +13,13 @@ from rookhold_exec.launcher.rootfs import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
     from rookhold_exec.launcher.setup import Setup
     from rookhold_exec.launcher.spawn import Job
+
+    Judged = TypeVar("Judged")
 
 NAMESPACES = {
     "user": "user-namespace",
@@ -30,6 +35,7 @@ _NO_CAPABILITIES = tuple(
 )
 OWN_SPACE = (b"/work", b"/tmp", b"/dev/shm")
 _ROOT_OPTIONS = {b"ro", b"nosuid", b"nodev"}
+_judged: dict[bytes, Any] = {}  # a supervisor looks at one process only
 _PAGE = 4096  # what /proc gives at once; a larger buffer would be new pages to fault in
 _FORK_NO_EXEC = 0x40  # in the flags of /proc/<pid>/stat until the process has called exec
 
@@ -56,14 +62,24 @@ def controls(pid: int, job: Job) -> list[str]:
         seen.append("seccomp")
     groups = job.group.seen(_read(f"/proc/{pid}/cgroup"))
     # The rlimit of processes leaves the last word to a group; where that is not there, it is wrong.
-    if in_force(job.rlimits, _read(f"/proc/{pid}/limits")) and (
+    limits = _read(f"/proc/{pid}/limits")
+    if _meaning(limits, lambda: in_force(job.rlimits, limits)) and (
         PIDS in groups or PIDS not in job.group.controls
     ):
         seen.append("rlimits")
     seen.extend(groups)
-    seen.extend(_mounts(_read(f"/proc/{pid}/mountinfo"), job.space, setup))
+    mounts = _read(f"/proc/{pid}/mountinfo")
+    seen.extend(_meaning(mounts, lambda: _mounts(mounts, job.space, setup)))
     seen.sort()
     return seen
+
+
+def _meaning(text: bytes, judge: Callable[[], Judged]) -> Judged:
+    """Judge a text, or remember how the same text was judged: in a rehearsal, for this one job."""
+    if text not in _judged:
+        _judged[text] = judge()
+    judgement: Judged = _judged[text]
+    return judgement
 
 
 def filters() -> int:

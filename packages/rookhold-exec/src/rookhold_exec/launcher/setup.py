@@ -10,6 +10,7 @@ from rookhold_exec.launcher.group import NoGroup
 from rookhold_exec.launcher.groups import Groups, own_name
 from rookhold_exec.launcher.kernel import (
     PR_SET_CHILD_SUBREAPER,
+    Filter,
     close_from,
     drop_bounding_set,
     leave_keyring,
@@ -71,7 +72,7 @@ class Setup:
     def __init__(self, message: dict[str, Any]) -> None:
         self.mode: str = message["mode"]
         self.faults: frozenset[str] = frozenset(message["faults"])
-        self.seccomp: bytes | None = message["seccomp"]
+        self.seccomp = Filter(message["seccomp"]) if message["seccomp"] else None
         self.uid_base: int = message["uid_base"]
         self.workers: int = message["workers"]
         # Where directories of jobs may be made; jobs in a sandbox have none.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from _socket import AF_UNIX, SOCK_SEQPACKET, socketpair
+from _socket import AF_UNIX, MSG_NOSIGNAL, SOCK_SEQPACKET, socketpair
 
 from rookhold_exec.launcher import limits as rlimits
 from rookhold_exec.launcher.descriptors import raise_descriptor
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from rookhold_exec.launcher.setup import Setup
+
+MADE = b"M"  # from the launcher, to both processes of a sandbox: its groups are there
 
 # What a supervisor is born in, and what its payload enters while the supervisor builds its view:
 # a network namespace takes as long as that. Those of users and cgroups come later still.
@@ -102,6 +104,13 @@ class Job:
             counted=PIDS in self.group.controls and setup.gvisor is None,
         )
         self.pid = self.pidfd = -1
+
+    def make_groups(self) -> None:
+        """Make the groups, if they are not there yet, and tell both processes that they are."""
+        self.group.make()
+        # The supervisor first: once the payload knows, more will come to it from there.
+        self.theirs.send(MADE, MSG_NOSIGNAL)
+        self.ours.send(MADE, MSG_NOSIGNAL)
 
     def let_go(self) -> None:
         """Close what is the supervisor's from now on; for the launcher."""

@@ -26,6 +26,7 @@ from rookhold_exec.launcher.kernel import (
 from rookhold_exec.launcher.meter import Meter
 from rookhold_exec.launcher.protocol import DONE, END, FAILED, KILLED, READY, WALL, send_frame
 from rookhold_exec.launcher.signals import SIGKILL
+from rookhold_exec.launcher.spawn import MADE
 from rookhold_exec.unshare import clone, clone3, setns
 
 TYPE_CHECKING = False
@@ -51,18 +52,20 @@ def supervise(job: Job) -> NoReturn:
     try:
         prctl(PR_SET_PDEATHSIG, SIGKILL)
         os.setsid()
+        os.close(job.setup.lifeline_held)
         job.theirs.close()
         for fd in (job.stdout, job.stderr):
             os.close(fd)
         if job.stdin != job.setup.null:
             os.close(job.stdin)
-        stage = _build(job, payload)
+        waiting = _listen(job)
+        stage = _build(job, payload) or _meet(job, payload, waiting)
         close_from(HIGH)
         family = Family(payload)
         meter = Meter(job)
         controls: list[str] = []
         if stage is None:
-            stage, controls = _ready(job, family, meter)
+            stage, controls = _ready(job, family, meter, waiting)
         job.ours.close()
         if stage is not None:
             family.end(job)
@@ -76,12 +79,18 @@ def supervise(job: Job) -> NoReturn:
         os._exit(0)
 
 
+def _listen(job: Job) -> select.poll:
+    waiting = select.poll()
+    waiting.register(job.ours.fileno(), select.POLLIN)
+    waiting.register(job.control.fileno(), select.POLLRDHUP)
+    waiting.register(job.setup.lifeline, select.POLLIN)
+    return waiting
+
+
 def _build(job: Job, payload: int) -> str | None:
     """Do what the payload waits for, and tell it; the stage at which that failed, or None."""
-    step = "groups"
+    step = "mounts"
     try:
-        job.group = job.group.make()
-        step = "mounts"
         view.build(job)
         view.be_first_to_go(payload)
         step = "files"
@@ -92,21 +101,31 @@ def _build(job: Job, payload: int) -> str | None:
     return None
 
 
-def _ready(job: Job, family: Family, meter: Meter) -> tuple[str | None, list[str]]:
+def _meet(job: Job, payload: int, waiting: select.poll) -> str | None:
+    """Wait for the groups, and until the payload is in its namespaces; the stage of a failure."""
+    awaited = [MADE, confine.ENTERED]
+    while awaited:
+        answer = _answer(waiting, job.ours)
+        if answer not in awaited:
+            return answer[1:].decode() or "start"
+        awaited.remove(answer)
+    step = "groups"
+    try:
+        job.group = job.group.opened()
+        step = "namespaces"
+        _follow(payload, job.setup.payload_flags)
+    except OSError:
+        return step
+    return None
+
+
+def _ready(
+    job: Job, family: Family, meter: Meter, waiting: select.poll
+) -> tuple[str | None, list[str]]:
     """Bring the payload through its exec; the first member is the stage at which that failed."""
     ours = job.ours
-    waiting = select.poll()
-    waiting.register(ours.fileno(), select.POLLIN)
-    waiting.register(job.control.fileno(), select.POLLRDHUP)
-    waiting.register(job.setup.lifeline, select.POLLIN)
+    _rehearse(job, family)
     answer = _answer(waiting, ours)
-    if answer == confine.ENTERED:
-        try:
-            _follow(family.payload, job.setup.payload_flags)
-        except OSError:
-            return "namespaces", []
-        _rehearse(job, family)
-        answer = _answer(waiting, ours)
     if answer[:1] != confine.PREPARED:
         return answer[1:].decode() or "start", []
     if job.setup.sealed:

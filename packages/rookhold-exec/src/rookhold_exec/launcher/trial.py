@@ -67,7 +67,7 @@ def _filter(path: str) -> None:
     program = os.read(fd, 1 << 20)
     os.close(fd)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    kernel.install_filter(program)
+    kernel.Filter(program).install()
     try:
         unshare.unshare(0)
     except PermissionError:
