@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from rookhold_exec.launcher.orders import OrderError, check
+from rookhold_exec.launcher.stage import stage
 
-GOOD = {"job": "0123456789abcdef", "slot": 1, "directory": ""}
+GOOD = {
+    "job": "0123456789abcdef",
+    "slot": 1,
+    "directory": "",
+    "script": "job.py",
+    "outputs": ["output/a/b"],
+}
 
 
 def taken(*, below: str = "", **change: object) -> bool:
@@ -44,3 +54,22 @@ def test_a_directory_is_the_job_s_own() -> None:
 
 def test_where_jobs_have_no_directory_none_is_taken() -> None:
     assert not taken(directory="/work")
+
+
+OUTSIDE = ["", "/etc/passwd", "../x", "output/../../x", "a/..", "./x", "a//b", "a/", b"a", None]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_no_path_leads_out_of_the_job_s_directory(path: object) -> None:
+    assert not taken(script=path)
+    assert not taken(outputs=["output/good", path])
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_nor_does_one_of_the_files_that_follow_the_order(tmp_path: Path, path: object) -> None:
+    work = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with pytest.raises(OSError, match="outside of the job's directory"):
+            stage(work, "job.py", {"code": b"", "files": [(path, b"x")]}, [], -1)
+    finally:
+        os.close(work)

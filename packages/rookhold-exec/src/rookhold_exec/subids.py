@@ -39,16 +39,14 @@ def find(count: int = 1, *, root: Path = Path("/etc")) -> tuple[Range | None, st
     for program in _PROGRAMS:
         if shutil.which(program, path=PATH) is None:
             return None, f"{program} is not installed (Debian: uidmap)"
-    firsts = []
-    for name in ("subuid", "subgid"):
-        first = _first(root / name, count)
-        if first is None:
-            return None, (
-                f"this user has no range of {count} in /etc/{name}"
-                " (usermod --add-subuids and --add-subgids make one)"
-            )
-        firsts.append(first)
-    found = Range(*firsts, count)
+    uid, gid = _first(root / "subuid", count), _first(root / "subgid", count)
+    if uid is None or gid is None:
+        name = "subuid" if uid is None else "subgid"
+        return None, (
+            f"this user has no range of {count} in /etc/{name}"
+            " (usermod --add-subuids and --add-subgids make one)"
+        )
+    found = Range(uid, gid, count)
     return (found, "tried, and it works") if _works(found) else (None, _REFUSED)
 
 

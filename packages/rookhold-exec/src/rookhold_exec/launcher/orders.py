@@ -31,3 +31,11 @@ def check(message: dict[str, Any], *, workers: int, directory: str) -> None:
         raise OrderError("a slot, and so a uid, that is not ours to give")
     if message["directory"] != (f"{directory}/job-{name}" if directory else ""):
         raise OrderError("a directory that is not this job's")
+    for path in (message["script"], *message["outputs"]):
+        if not is_inside(path):
+            raise OrderError("a path that leads out of the job's directory")
+
+
+def is_inside(path: object) -> bool:
+    """Say whether a path, taken from a job's own directory, stays in it."""
+    return isinstance(path, str) and not {"", ".", ".."}.intersection(path.split("/"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from rookhold_exec.launcher.orders import is_inside
+
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -30,6 +32,8 @@ def stage(
     files = content["files"]
     if isinstance(files, list):
         for path, data in files:
+            if not is_inside(path):
+                raise OSError(1, "a file outside of the job's directory")
             _parents(work, path, made, -1)
             _write(work, path, data, 0o444, -1)
     if owner >= 0:
