@@ -53,9 +53,9 @@ class Machine:
 
     def __enter__(self) -> Self:
         try:
-            argv = self._argv(
-                image.system(), project.image(self._place, self._order), image.rootfs()
-            )
+            disks = (image.system(), image.rootfs(), project.image(self._place, self._order))
+            argv = self._argv(*disks)
+            self._stack.enter_context(image.alone("vm-running"))
             log = (self._place / "qemu.log").open("wb")
             with log:
                 self._process = subprocess.Popen(
