@@ -57,5 +57,5 @@ wheels: setup  ## build every wheel and source archive into dist/, without a net
 release:  ## WHEEL=name: check that one wheel may be released, build it into dist/, tag it
 	@$(BIN)/python tools/release.py $(WHEEL)
 
-clean:  ## remove what setup and wheels made
-	rm -rf .venv wheelhouse wheelhouse-floor dist
+clean:  ## remove what setup, wheels and tests made
+	rm -rf .venv wheelhouse wheelhouse-floor dist .cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,6 +148,16 @@ def test_setuid_and_setgid_files_are_refused(root: Path, mode: int) -> None:
 def test_file_capabilities_are_refused(root: Path) -> None:
     os.setxattr(root / "usr/bin/node", "security.capability", CAPABILITY)
     assert refused(root).code == "rootfs_privileged_file"
+
+
+@pytest.mark.root
+def test_an_access_list_that_lets_a_job_write_is_refused(root: Path) -> None:
+    # POSIX ACL, version 2: owner rw, user 210003 rw, group r, mask rw, others r.
+    entries = [(1, 6, -1), (2, 6, 210_003), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
+    packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    os.setxattr(root / "etc/hosts", "system.posix_acl_access", packed)
+    error = refused(root)
+    assert (error.code, error.inside) == ("rootfs_writable", "/etc/hosts")
 
 
 def test_special_files_are_refused(root: Path) -> None:

@@ -27,7 +27,7 @@ BYTES_MAX: Final = 16 << 30
 
 _CHUNK: Final = 1 << 20
 # Labels of this host's security policy are no part of what was reviewed.
-_RECORDED_XATTRS: Final = ("security.capability", "system.", "user.")
+_RECORDED_XATTRS: Final = ("security.capability", "system.posix_acl_", "user.")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
