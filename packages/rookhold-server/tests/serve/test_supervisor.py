@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -294,6 +295,8 @@ def test_development_as_root_with_an_account_is_started_the_same_way(production:
         ({"API_KEYS": ""}, "setting_required", "ROOKHOLD_API_KEYS"),
         ({"SANDBOX": "no-such-provider"}, "unknown_backend", ""),
         ({"DB": "/var/lib/rookhold-of-somebody/db"}, "not_usable", "ROOKHOLD_DB"),
+        ({"SANDBOX_UID_BASE": str(ACCOUNT - 1)}, "setting_conflict", "ROOKHOLD_SANDBOX_UID_BASE"),
+        ({"GVISOR_UID": str(ACCOUNT)}, "setting_conflict", "ROOKHOLD_GVISOR_UID"),
         ({"READY_FD": "2"}, "setting_invalid", "ROOKHOLD_READY_FD"),
     ],
 )
@@ -306,6 +309,22 @@ def test_a_refused_start_ends_with_one_and_says_why(
     assert said in refused.log
     assert "Traceback" not in refused.log
     assert "internal_error" not in refused.log
+
+
+def test_a_server_that_another_program_starts_does_not_stay_root_either(
+    production: Server,
+) -> None:
+    prepared = production(USER="no-such-account-here")  # which is asked for by the survey alone
+    done = subprocess.run(
+        [sys.executable, "-c", "from rookhold_server.serve import main; main([])"],
+        env=prepared.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "there is no account of this name" in done.stderr
 
 
 def test_a_key_that_the_account_cannot_read_refuses(production: Server, place: Path) -> None:

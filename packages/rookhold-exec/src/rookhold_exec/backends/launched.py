@@ -125,9 +125,16 @@ class LaunchedExecutor:
             )
 
     def order(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return `surveyed` for the server that this is done for, and the launcher's settings."""
+        """Return `surveyed` for the server that this is done for, and the launcher's settings.
+
+        Root tidies no directory up that belongs to another account: whoever owns it could lead root
+        elsewhere meanwhile. Only jobs of `off` have directories, and their launcher is not root.
+        """
         self._know()
-        return {"note": self._note, "found": self._surveyed}, self._hello()
+        hello = self._hello()
+        if self.launched_as_root:
+            hello["jobs_root"] = ""
+        return {"note": self._note, "found": self._surveyed}, hello
 
     def _know(self) -> None:
         told = self._settings.surveyed
@@ -161,9 +168,7 @@ class LaunchedExecutor:
         version = interpreters.version_of(text)
         self._interpreters[language] = interpreters.Interpreter(language, path, version)
 
-    async def _first_end(
-        self, language: str, code: bytes, argv: list[str]
-    ) -> tuple[Report, str]:
+    async def _first_end(self, language: str, code: bytes, argv: list[str]) -> tuple[Report, str]:
         """Run a probe to an end of its own: a launcher that dies under it says nothing of it."""
         for attempt in range(1, _PROBE_ATTEMPTS):
             try:

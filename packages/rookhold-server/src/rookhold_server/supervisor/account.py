@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rookhold_server.errors import ConflictingSettingError, InvalidSettingError
+
+if TYPE_CHECKING:
+    from rookhold_server.config.settings import Settings
 
 USER = "ROOKHOLD_USER"
 
@@ -38,6 +41,17 @@ def find(text: str) -> Account:
     if account.uid == 0 or account.gid == 0:
         raise InvalidSettingError(USER, "must be an account without root's uid and group")
     return account
+
+
+def check_apart(account: Account, settings: Settings) -> None:
+    """Refuse an account that jobs would be: they could do to the server what it can do itself."""
+    slots = range(settings.sandbox_uid_base, settings.sandbox_uid_base + settings.workers)
+    for variable, uids in (
+        ("ROOKHOLD_SANDBOX_UID_BASE", slots),
+        ("ROOKHOLD_GVISOR_UID", range(settings.gvisor_uid, settings.gvisor_uid + 1)),
+    ):
+        if account.uid in uids:
+            raise ConflictingSettingError(variable, "gives jobs the uid of ROOKHOLD_USER")
 
 
 def check_account(text: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any, Final, NamedTuple
 
@@ -24,20 +25,27 @@ class Grant(NamedTuple):
 
 def receive(descriptor: int) -> Grant:
     """Take it from the supervisor, who has sent it already. Raises SupervisorLostError."""
-    supervisor = socket.socket(fileno=descriptor)
+    try:
+        supervisor = socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise SupervisorLostError("ROOKHOLD_SUPERVISOR_FD is no socket") from error
+    fds: list[int] = []
     try:
         supervisor.set_inheritable(False)
         supervisor.settimeout(_SECONDS)
         data, ancillary, _, _ = supervisor.recvmsg(
             MESSAGE_MAX, socket.CMSG_SPACE(4 * FDS), socket.MSG_CMSG_CLOEXEC
         )
+        fds += descriptors(ancillary)
         message = decode(data)
-        [listener] = descriptors(ancillary)
-        if message["op"] != GRANT:
+        if message["op"] != GRANT or len(fds) != 1:
             raise ProtocolError("not a grant")
-    except (OSError, ProtocolError, ValueError, KeyError, TypeError) as error:
+        backend, surveyed = message["backend"], message["surveyed"]
+    except (OSError, ProtocolError, KeyError, TypeError) as error:
+        for fd in fds:
+            os.close(fd)
         supervisor.close()
         raise SupervisorLostError("the root supervisor did not say what to serve") from error
-    bound = socket.socket(fileno=listener)
-    bound.setblocking(False)
-    return Grant(bound, message["backend"], message["surveyed"], RemoteSpawner(supervisor))
+    listener = socket.socket(fileno=fds[0])
+    listener.setblocking(False)
+    return Grant(listener, backend, surveyed, RemoteSpawner(supervisor))
