@@ -45,7 +45,7 @@ PROMISED: Final = frozenset(
     }
 )
 
-_NEEDED_FLAGS: Final = ("root", "network", "platform", "debug-log")
+_NEEDED_FLAGS: Final = ("root", "network", "platform", "debug-log", "oci-seccomp")
 # Where this runsc knows them: no overlay of its own over the root, a log of the one command that is
 # read, and a place for what a sandbox says when it breaks.
 _OTHER_FLAGS: Final = ("overlay2=none", "debug-command=run", "panic-log=/bundle/panic")
@@ -116,7 +116,7 @@ class Gvisor(LaunchedExecutor):
         return {
             "runsc": found.path,
             "runsc_identity": list(found.identity),
-            "runsc_flags": [f"--platform={self._settings.runsc_platform}"]
+            "runsc_flags": [f"--platform={self._settings.runsc_platform}", "--oci-seccomp"]
             + [f"--{flag}" for flag in others],
             "runtime_version": found.version,
             "runtime_sha256": found.sha256,

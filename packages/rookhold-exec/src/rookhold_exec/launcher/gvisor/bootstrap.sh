@@ -5,14 +5,19 @@ umask 022
 unset PWD OLDPWD
 said=/dev/shm/.rookhold
 sets=
-while read -r name set; do
-  case $name in Cap*) sets="$sets $set" ;; esac
+filter=
+while read -r name value; do
+  case $name in
+    Cap*) sets="$sets $value" ;;
+    Seccomp:) filter=$value ;;
+  esac
 done </proc/self/status
 read -r kernel </proc/version
 read -r _ place _ options _ </proc/mounts
 {
   echo "kernel $kernel"
   echo "capabilities$sets"
+  echo "filter $filter"
   echo "mounted $place $options"
   ulimit -f
   ulimit -n

@@ -35,7 +35,6 @@ _FAULTS = {
     "capabilities-dropped": (b'"bounding": []', b'"bounding": ["CAP_KILL"]'),
     "read-only-root": (b'"readonly": true', b'"readonly": false'),
     "no-new-privileges": (b'"noNewPrivileges": true', b'"noNewPrivileges": false'),
-    "network-namespace": (b',\n      {"type": "network"}', b""),
     "rlimits": (b'["@rlimits@"]', b"[]"),
 }
 _ESCAPES = {0x22: b'\\"', 0x5C: b"\\\\", **{n: b"\\u%04x" % n for n in (*range(0x20), 0x7F)}}

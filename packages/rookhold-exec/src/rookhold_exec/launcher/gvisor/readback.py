@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _SETS = 4  # inheritable, permitted, effective, bounding; older ones show no ambient set
 _NONE = b"0" * 16
+_LINES = 8
 _BLOCK = 512  # what a shell counts file sizes in
 _SANDBOX, _GOFER = b"runsc-sandbox", b"runsc-gofer"
 
@@ -51,7 +52,7 @@ class Processes:
 def controls(job: Job, gvisor: GvisorSetup, processes: Processes, report: bytes) -> list[str]:
     """Return the sorted names of the controls seen in force."""
     told = report.splitlines()
-    if len(told) != 7 or told[6] != b"end":
+    if len(told) != _LINES or told[-1] != b"end":
         raise ReportError("report")
     seen = [*_outside(job, gvisor, processes), *_inside(job, told)]
     return sorted(name for name in seen if name not in job.setup.faults)
@@ -85,7 +86,7 @@ def _hostile(processes: Processes) -> list[int]:
 
 
 def _inside(job: Job, told: list[bytes]) -> list[str]:
-    kernel, capabilities, mounted, file, files, processes, _ = told
+    kernel, capabilities, filtered, mounted, file, files, processes, _ = told
     seen = []
     outer = _read("/proc/version").strip()
     if kernel.startswith(b"kernel ") and kernel[7:].strip() not in {b"", outer}:
@@ -97,7 +98,9 @@ def _inside(job: Job, told: list[bytes]) -> list[str]:
     if place == b"/" and b"ro" in options.split(b","):
         seen.append("read-only-root")
     wanted = {name: soft for _, name, soft, _ in job.rlimits}
-    if [file, files, processes] == [
+    # Without the filter a job leaves the limit of processes by way of a user namespace.
+    if [filtered, file, files, processes] == [
+        b"filter 2",
         b"%d" % (wanted[b"Max file size"] // _BLOCK),
         b"%d" % min(wanted[b"Max open files"], OPEN_FILES),
         b"%d" % wanted[b"Max processes"],

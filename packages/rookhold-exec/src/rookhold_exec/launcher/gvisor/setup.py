@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rookhold_exec.launcher.groups import Place
     from rookhold_exec.launcher.spawn import Job
 
-_OWN_TASKS = 64  # threads of runsc, sandbox and gofer: some 35 idle, 50 while busy
-_TASKS_EACH = 6  # threads with which a platform stands for one process of the job
+_OWN_TASKS = 128  # threads of runsc, sandbox and gofer: some 35 idle, 60 while busy
+_TASKS_EACH = 16  # threads with which a platform stands for one process of a job: up to 8 seen
 
 Identity = tuple[int, ...]  # device, inode, size, times of change: a file that somebody has touched
 
@@ -46,16 +46,13 @@ class GvisorSetup:
         self.rootfs: tuple[int, int] = tuple(message["rootfs_identity"])
         self._touched: Identity = tuple(message["runsc_identity"])
         self.template = config.template(faults, uid=self.uid, gid=self.gid)
-        network = "host" if "network-namespace" in faults else "none"
-        self.arguments: list[bytes] = [
-            b"--network=" + network.encode(),
-            *(flag.encode() for flag in message["runsc_flags"]),
-        ]
+        flags: list[str] = message["runsc_flags"]
+        self.arguments: list[bytes] = [b"--network=none", *(flag.encode() for flag in flags)]
         rootfs = reviewed.open_reviewed(message["rootfs"], self.rootfs)
         runsc = open_plain(message["runsc"].encode(), os.O_PATH)
         if identity(os.fstat(runsc)) != self._touched:
             raise OSError(ESTALE, os.strerror(ESTALE))
-        kvm = "--platform=kvm" in message["runsc_flags"]
+        kvm = "--platform=kvm" in flags
         self.joins = root.enter(runsc, rootfs, places, groups, kvm=kvm, faults=faults)
         os.close(rootfs)
         os.close(runsc)
