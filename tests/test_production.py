@@ -96,3 +96,17 @@ def test_a_gateway_without_privileges_runs_signed_jobs_through_a_launcher_that_i
         assert gateway.stop() == 0
     assert eventually(60, lambda: not gateway.processes())
     assert list(gateway.jobs_root.glob("job-*")) == []
+
+
+@pytest.mark.parametrize("backend", [pytest.param(GVISOR, marks=GVISOR.marks, id="gvisor")])
+def test_with_an_isolated_backend_development_too_wants_a_safe_way_to_the_jobs_root(
+    backend: Isolating, home: Path
+) -> None:
+    gateway = Gateway(home, sandbox=backend.name, ROOKHOLD_NODE="none", **backend.settings())
+    shared = home / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    gateway.jobs_root = shared / "jobs"
+    with pytest.raises(AssertionError, match="code=unsafe_jobs_root"):
+        gateway.start()
+    assert eventually(60, lambda: not gateway.processes())
