@@ -16,6 +16,7 @@ from benchmarks import (
     evidence,
     goals,
     launching,
+    limiting,
     memory,
     programs,
     report,
@@ -29,7 +30,7 @@ from benchmarks.sizes import FULL, QUICK
 if TYPE_CHECKING:
     from benchmarks.sizes import Sizes
 
-PARTS = ("starts", "launch", "road", "accept", "store", "evidence", "memory")
+PARTS = ("starts", "launch", "limits", "road", "accept", "store", "evidence", "memory")
 
 
 def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
@@ -40,6 +41,7 @@ def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
     module = {
         "starts": starting,
         "launch": launching,
+        "limits": limiting,
         "road": road,
         "accept": accepting,
         "store": storing,

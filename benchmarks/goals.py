@@ -30,6 +30,15 @@ def _launch(program: str) -> Goal:
     )
 
 
+def _limits(program: str) -> Goal:
+    return Goal(
+        name=f"launch {program}: with limits / without",
+        figure=f"limits.{program}.in groups",
+        base=f"limits.{program}.without groups",
+        bound=1.15,
+    )
+
+
 def _rate(concurrency: int) -> Goal:
     return Goal(
         name=f"python hello, {concurrency} at once: jobs/s / baseline",
@@ -45,6 +54,9 @@ GOALS = (
     _launch("true"),
     _launch("bash"),
     _launch("python"),
+    _limits("true"),
+    _limits("bash"),
+    _limits("python"),
     Goal(
         name="python hello, one client: p50 / baseline",
         figure=_ONE,

@@ -49,7 +49,7 @@ async def measure(book: Book, sizes: Sizes, place: Path) -> None:
             jobs = place / f"jobs-{backend}"
             jobs.mkdir(mode=0o700)
             launches |= await _by_executor(backend, wanted, str(jobs), stack, book)
-        samples = await _take_turns(launches, sizes)
+        samples = await take_turns(launches, sizes)
     _show(book, wanted, samples)
 
 
@@ -96,11 +96,11 @@ async def _by_executor(
         logging.disable(logging.NOTSET)
     for program in wanted:
         executor = executors[0 if program.name == "true" else 1]
-        launches[backend, program.name] = _runner(executor, program)
+        launches[backend, program.name] = runner(executor, program)
     return launches
 
 
-def _runner(executor: Executor, program: Program) -> Launch:
+def runner(executor: Executor, program: Program) -> Launch:
     language = _LANGUAGE.get(program.name, program.name)
 
     async def launch() -> None:
@@ -117,7 +117,7 @@ def _runner(executor: Executor, program: Program) -> Launch:
     return launch
 
 
-async def _take_turns(
+async def take_turns(
     launches: dict[tuple[str, str], Launch], sizes: Sizes
 ) -> dict[tuple[str, str], list[float]]:
     clock = asyncio.get_running_loop().time
