@@ -223,6 +223,17 @@ for path in ("/etc/passwd", "/etc/hosts", "/etc/ld.so.cache", "/etc/group", "/de
     assert hashlib.sha256(interpreter.read_bytes()).digest() == before
 
 
+def test_the_root_is_read_only_whoever_a_job_may_become(target: Target) -> None:
+    told = target.ask("""
+for place in ("/", "/etc", "/dev", "/usr", "/usr/bin", "/work/..", "/proc/self/root/etc"):
+    told[place] = attempted(os.mkdir, place + "/new")
+    told[place + " file"] = opened(place + "/new", os.O_WRONLY | os.O_CREAT)
+    told[place + " link"] = attempted(os.symlink, "x", place + "/new")
+""")
+    # EROFS, not EACCES: it is not only that its owner is another.
+    assert told == dict.fromkeys(told, "EROFS")
+
+
 def test_device_files_of_the_job_keep_what_they_are(target: Target) -> None:
     target.run(
         "python",
