@@ -346,3 +346,29 @@ def test_another_account_cannot_be_become_without_root(server: Server, place: Pa
     own = server(USER=str(ACCOUNT), JOBS_ROOT=str(place / "jobs"), DB=str(place / "db/x.db"))
     own.user, own.home = ACCOUNT, place
     assert own.start().stop() == 0
+
+
+def test_an_interpreter_that_the_account_cannot_use_is_said(
+    production: Server, place: Path
+) -> None:
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)  # root's
+    python = closed / "python"
+    python.symlink_to(sys.executable)
+    prepared = production()
+    start = (
+        "import os; from rookhold_server.supervisor import main as m;"
+        f"m.SERVER = ({str(python)!r}, *m.SERVER[1:]); raise SystemExit(m.main(os.environ))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start],
+        env=prepared.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 126
+    assert "Permission denied" in done.stderr
+    assert "code=not_started" in done.stderr
+    assert str(place) not in done.stderr
