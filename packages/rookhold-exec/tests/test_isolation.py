@@ -305,3 +305,55 @@ def test_a_supervisor_keeps_no_power_that_it_does_not_need(harness: Harness) -> 
 
     effective = int(harness.do(scenario()).split("CapEff:\t")[1].split()[0], 16)
     assert effective == 1 << 2 | 1 << 5 | 1 << 19
+
+
+def test_a_supervisor_is_in_the_namespaces_of_its_job_and_in_none_of_the_hosts(
+    harness: Harness,
+) -> None:
+    from rookhold_exec.executor import KillReason
+
+    kinds = ("pid", "mnt", "net", "ipc", "uts")
+
+    def identities(process: Path) -> list[str]:
+        return [(process / "ns" / kind).readlink().name for kind in kinds]
+
+    async def scenario() -> tuple[list[str], list[str]]:
+        running = await harness.executor.start(harness.plan("bash", "echo up; exec sleep 20"))
+        async for _ in running.events():
+            break
+        launcher = str(harness.executor._launcher.pid)
+        parents = {
+            stat.parent: stat.read_text().rpartition(")")[2].split()[1]
+            for stat in Path("/proc").glob("[0-9]*/stat")
+        }
+        (supervisor,) = [process for process, parent in parents.items() if parent == launcher]
+        (job,) = [process for process, parent in parents.items() if parent == supervisor.name]
+        found = identities(supervisor), identities(job)
+        running.kill(KillReason.CANCELLED)
+        running.discard()
+        await running.wait()
+        return found
+
+    supervisor, job = harness.do(scenario())
+    assert supervisor == job
+    assert not set(supervisor) & set(identities(Path("/proc/self")))
+
+
+@pytest.mark.root
+@pytest.mark.groups("pids")
+def test_groups_that_cannot_be_made_end_the_start_and_spare_another_job(harness: Harness) -> None:
+    from rookhold_exec.errors import SandboxStartError
+    from rookhold_exec.executor import KillReason
+    from rookhold_types.states import JobStatus
+
+    async def scenario() -> tuple[str, str]:
+        plan = harness.plan("bash", "echo up; sleep 20")
+        first = await harness.executor.start(plan)
+        with pytest.raises(SandboxStartError) as refused:
+            await harness.executor.start(plan)  # the same name, so the same groups
+        first.kill(KillReason.CANCELLED)
+        first.discard()
+        return refused.value.stage, (await first.wait()).status
+
+    assert harness.do(scenario()) == ("groups", JobStatus.CANCELLED)
+    assert harness.run("bash", "echo well").stdout == b"well\n"
