@@ -30,7 +30,7 @@ class Isolating:
     executor: Callable[[], dict[str, Any]] = dict  # the same, as ExecSettings has them
     runtime_mb: int = 0
     runtime_pids: int = 0
-    pid_1_is_ours: bool = True  # or else the job's own
+    own_kernel: bool = False  # the job's: it counts, shows and refuses by itself
 
     def limits(self, **wanted: int) -> dict[str, int]:
         """Return limits that leave the job itself what is wanted."""
@@ -106,8 +106,7 @@ GVISOR = Isolating(
         "runsc_platform": "ptrace",  # what every kernel offers
     },
     runtime_mb=64,
-    runtime_pids=64,
-    pid_1_is_ours=False,
+    own_kernel=True,
 )
 BACKENDS = (NAMESPACES_DEV, NAMESPACES, GVISOR)
 NAMED = {each.name: each for each in BACKENDS}

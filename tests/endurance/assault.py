@@ -80,7 +80,7 @@ class Assault:
             self._look()
             assert eventually(GONE_SECONDS, lambda: len(descriptors(self.server)) <= len(before[0]))
             assert threads(self.server) <= before[1] + 8  # a pool grows and shrinks a little
-        assert self.left.after_the_end() == []
+        assert self.left.after_the_end() == [], self.left.after_the_end()
         told = ", ".join(f"{role} {count}" for role, count in sorted(self.struck.items()))
         ends = ", ".join(f"{end} {count}" for end, count in sorted(self.ends.items()))
         return (
@@ -179,7 +179,7 @@ class Assault:
         if launcher is not None:
             self.left.note_launcher(launcher)
         eventually(GONE_SECONDS, lambda: not self.left.when_idle())
-        assert self.left.when_idle() == []
+        assert self.left.when_idle() == [], self.left.when_idle()
         bury(self.own | {self.server})
 
 

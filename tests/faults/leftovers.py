@@ -49,14 +49,15 @@ class Leftovers:
         return self.strays() + self.of_jobs()
 
     def of_jobs(self) -> list[str]:
-        """Return the same, but for strays, which are told apart only where this gateway is alone."""
+        """Return the same but for strays, which are told apart only if this gateway is alone."""
         found = [f"directory {name}" for name in self._directories()]
         for path in self._groups():
             if not self._current(path):
                 found.append(f"group {path}")
             found += [f"group {below}" for below in path.glob("job-*")]
         found += [f"process {pid} of a sandbox uid" for pid in self._of_sandbox_uids()]
-        found += [f"mount {line}" for line in mounts("self") if line not in self._mounts]
+        added = [line for line in mounts("self") if line not in self._mounts]
+        found += [f"mount {line}" for line in added if self._may_be_ours(line)]
         launcher = self.launcher()
         if launcher is not None:
             below = family(launcher)[1:]
@@ -64,10 +65,16 @@ class Leftovers:
             found += self._gained(launcher)
         return found
 
+    def _may_be_ours(self, mounted: str) -> bool:
+        """Other programs mount too; ours would be in these places, or named so."""
+        at, source = mounted.split(" ")[4], mounted.partition(" - ")[2].split(" ")[1]
+        places = (str(self._gateway.home), str(self._gateway.jobs_root), "/work", "/proc", "/dev")
+        return at.startswith(places) or at in {"/", "/tmp"} or source in {"job", "root"}
+
     def _gained(self, launcher: int) -> list[str]:
         """Compare what an idle launcher has mounted and open with the first that was looked at."""
-        has = [line.split(" ", 3)[3] for line in mounts(str(launcher))]
-        has += [_OWN_GROUP.sub("rookhold-own", target) for target in descriptors(launcher)]
+        has = [line.split(" ", 3)[3] for line in mounts(str(launcher))] + descriptors(launcher)
+        has = [_OWN_GROUP.sub("rookhold-own", one) for one in has]
         if self._idle_launcher is None:
             self._idle_launcher = has
         return [f"the launcher's {one}" for one in set(has) ^ set(self._idle_launcher)] or (

@@ -1,7 +1,7 @@
 """The twenty failure reports, replayed over HTTP: one file each, on every backend that confines.
 
 One gateway of each backend serves them all, and is looked over when the last report is through.
-Nothing hostile runs on `off`: only `site` offers it, for programs that do no harm.
+Nothing hostile runs on `off`: only `anywhere` offers it, for programs that do no harm.
 
 Not here, because what they are about is not built yet: FR-17 (a client that stops reading a live
 stream), FR-18 (MCP over stdio) and FR-20 (deny rules of a policy). FR-14, FR-15 and FR-16 are about
@@ -86,7 +86,7 @@ def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateways]:
 
 
 @pytest.fixture(params=[*ISOLATING, "off"])
-def site(request: pytest.FixtureRequest, gateways: Gateways) -> Site:
+def anywhere(request: pytest.FixtureRequest, gateways: Gateways) -> Site:
     """A gateway of any backend: for programs that do no harm."""
     return gateways.site(request.param)
 

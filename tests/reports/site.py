@@ -64,6 +64,11 @@ class Site:
     def confines(self) -> bool:
         return self.client.capabilities().execution.backend != "off"
 
+    @property
+    def own_kernel(self) -> bool:
+        """Whether a job has a kernel of its own, and none of its processes is one of the host."""
+        return self.backend is not None and self.backend.own_kernel
+
     def refuse_without_a_sandbox(self) -> None:
         """Raise unless this backend confines: a hostile program must never start on `off`."""
         if not self.confines:

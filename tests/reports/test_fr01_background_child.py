@@ -36,11 +36,11 @@ def unique_seconds() -> str:
     return f"60.{secrets.randbelow(10**9):09}"
 
 
-def test_a_parent_that_exits_ends_the_job_at_once(site: Site) -> None:
+def test_a_parent_that_exits_ends_the_job_at_once(anywhere: Site) -> None:
     seconds = unique_seconds()
     code = f"(setsid sleep {seconds} >&1 &) ; sleep 0.1; echo parent-done"
-    ran = site.run("bash", code, limits={"wall_seconds": 20})
-    left = running(seconds)
+    ran = anywhere.run("bash", code, limits={"wall_seconds": 20})
+    left = [*running(seconds), *anywhere.left_over()]
     assert ran.ended == ("succeeded", None)
     assert ran.result.stdout == "parent-done\n"
     assert left == []
@@ -49,11 +49,11 @@ def test_a_parent_that_exits_ends_the_job_at_once(site: Site) -> None:
     assert ran.agrees_with_the_clock()
 
 
-def test_a_parent_that_never_ends_meets_the_wall_limit_in_time(site: Site) -> None:
+def test_a_parent_that_never_ends_meets_the_wall_limit_in_time(anywhere: Site) -> None:
     first, second = unique_seconds(), unique_seconds()
     code = f"setsid sleep {first} & sleep {second}"
-    ran = site.run("bash", code, limits={"wall_seconds": 2})
-    left = running(first) + running(second)
+    ran = anywhere.run("bash", code, limits={"wall_seconds": 2})
+    left = [*running(first), *running(second), *anywhere.left_over()]
     assert ran.ended == ("timed_out", "wall-clock")
     assert ran.rules == ["wall_clock_exceeded"]
     assert left == []
@@ -62,16 +62,16 @@ def test_a_parent_that_never_ends_meets_the_wall_limit_in_time(site: Site) -> No
     assert ran.agrees_with_the_clock()
 
 
-def test_a_daemon_has_stopped_writing_before_the_result_is_published(site: Site) -> None:
+def test_a_daemon_has_stopped_writing_before_the_result_is_published(anywhere: Site) -> None:
     name = secrets.token_hex(16)
-    ran = site.run("python", DAEMON, stdin=name, outputs=["output/ticks"])
-    left = running(name)
+    ran = anywhere.run("python", DAEMON, stdin=name, outputs=["output/ticks"])
+    left = [*running(name), *anywhere.left_over()]
     assert ran.ended == ("succeeded", None)
     assert left == [], "a process of the job is alive"
     ticks = ran.result.artifacts[0].content
     assert ticks.count(b"tick\n") in range(2, 100)
     assert ticks.replace(b"tick\n", b"") == b""
-    if not site.confines:  # its folder was on the host: gone, and not made again
+    if not anywhere.confines:  # its folder was on the host: gone, and not made again
         folder = Path(ran.result.stdout.strip())
         time.sleep(0.5)
         assert not folder.exists()

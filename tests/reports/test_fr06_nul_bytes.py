@@ -9,33 +9,33 @@ if TYPE_CHECKING:
     from reports.site import Site
 
 
-def test_nul_and_every_other_byte_come_back(site: Site) -> None:
+def test_nul_and_every_other_byte_come_back(sandbox: Site) -> None:
     code = "import os; os.write(1, b'foo\\0bar\\n'); os.write(2, bytes(range(256)))"
-    ran = site.run("python", code)
+    ran = sandbox.run("python", code)
     assert ran.ended == ("succeeded", None)
     assert ran.result.stdout_bytes == b"foo\0bar\n"
     assert ran.result.stdout == "foo\0bar\n"
     assert ran.result.stderr_bytes == bytes(range(256))
     job_id = ran.result.job_id
-    assert site.printed(job_id, "stdout") == b"foo\0bar\n"
-    assert site.printed(job_id, "stderr") == bytes(range(256))
+    assert sandbox.printed(job_id, "stdout") == b"foo\0bar\n"
+    assert sandbox.printed(job_id, "stderr") == bytes(range(256))
     output = ran.receipt["output"]
     assert output["stdout_sha256"] == hashlib.sha256(b"foo\0bar\n").hexdigest()
     assert output["stderr_sha256"] == hashlib.sha256(bytes(range(256))).hexdigest()
-    assert site.run("python", "print('next')").result.stdout == "next\n"
+    assert sandbox.run("python", "print('next')").result.stdout == "next\n"
 
 
-def test_nul_in_a_produced_file_comes_back(site: Site) -> None:
+def test_nul_in_a_produced_file_comes_back(sandbox: Site) -> None:
     code = "open('output/data', 'wb').write(b'a\\0b' + bytes(range(256)))"
-    ran = site.run("python", code, outputs=["output/data"])
+    ran = sandbox.run("python", code, outputs=["output/data"])
     assert ran.ended == ("succeeded", None)
     content = b"a\0b" + bytes(range(256))
     assert [artifact.content for artifact in ran.result.artifacts] == [content]
     assert ran.receipt["artifacts"][0]["sha256"] == hashlib.sha256(content).hexdigest()
-    site.events(ran.result.job_id)
+    sandbox.events(ran.result.job_id)
 
 
-def test_a_strange_name_beside_the_outputs_does_no_harm(site: Site) -> None:
+def test_a_strange_name_beside_the_outputs_does_no_harm(sandbox: Site) -> None:
     code = (
         "import os\n"
         "strange = b'output/a\\nb\\tc\\xff'\n"
@@ -44,10 +44,10 @@ def test_a_strange_name_beside_the_outputs_does_no_harm(site: Site) -> None:
         "open('output/plain', 'w').write('plain')\n"
         "os.write(1, strange)\n"
     )
-    ran = site.run("python", code, outputs=["output/plain"])
+    ran = sandbox.run("python", code, outputs=["output/plain"])
     assert ran.ended == ("succeeded", None)
     assert [artifact.content for artifact in ran.result.artifacts] == [b"plain"]
     assert ran.result.stdout_bytes == b"output/a\nb\tc\xff"
-    site.events(ran.result.job_id)
-    assert site.run("bash", "echo next").result.stdout == "next\n"
-    assert list(site.gateway.jobs_root.glob("job-*")) == []
+    sandbox.events(ran.result.job_id)
+    assert sandbox.run("bash", "echo next").result.stdout == "next\n"
+    assert list(sandbox.gateway.jobs_root.glob("job-*")) == []

@@ -36,7 +36,7 @@ def reasons(sandbox: Site, language: str, code: str, *names: str) -> dict[str, s
     began = time.monotonic()
     ran = sandbox.run(language, code, outputs=[f"output/{name}" for name in names])
     assert time.monotonic() - began < 10 + COLLECTION_MS / 1000
-    assert ran.ended == ("error", "requested_output_unavailable")
+    assert ran.ended == ("error", "requested_output_unavailable"), ran.rules
     assert ran.rules == ["artifact_collection_failed"]
     found = {each["path"]: each["reason"] for each in ran.result.violations[0].detail["outputs"]}
     found |= {each.path: each.content.decode() for each in ran.result.artifacts}
@@ -53,11 +53,13 @@ def check_slots(sandbox: Site) -> None:
 
 
 def test_fifos_devices_and_sockets_are_named_and_the_file_arrives(sandbox: Site) -> None:
+    # gVisor makes none of them in a place where files of the host are.
+    made = "missing" if sandbox.own_kernel else "not_regular"
     assert reasons(sandbox, "bash", SPECIAL, "p", "n", "z", "s", "d", "a") == {
-        "p": "not_regular",
+        "p": made,
         "n": "missing",  # nobody in a sandbox makes a device
         "z": "link",
-        "s": "not_regular",
+        "s": made,
         "d": "not_regular",
         "a": "ok\n",
     }

@@ -70,13 +70,18 @@ for top in ("/sys/fs/cgroup", "/sys", "/dev"):
 print(json.dumps(changed))
 """
 
+# What a kernel of the job's own takes, and the host's never hears of.
+OWN = {"/proc/self/oom_score_adj", "/proc/1/oom_score_adj"}
+
 
 def test_nothing_of_the_server_or_of_another_tenant_is_in_proc(sandbox: Site) -> None:
     argument = f"60.{secrets.randbelow(10**9):09}"
     gateway = sandbox.gateway
     with gateway.client(tenant="other") as other:
-        staying = other.submit("bash", f"sleep {argument}", limits={"wall_seconds": 60})
-        assert eventually(60, lambda: running(argument))
+        code = f"echo up; sleep {argument}"
+        staying = other.submit("bash", code, limits={"wall_seconds": 60})
+        assert eventually(60, lambda: other.result(staying.job_id).stdout)
+        assert running(argument) or sandbox.own_kernel
         wanted = [
             gateway.api_key,
             gateway.key_file.read_text("ascii").splitlines()[1],
@@ -103,7 +108,8 @@ def test_what_would_change_the_host_or_the_limits_is_refused(sandbox: Site) -> N
     hostname = Path("/proc/sys/kernel/hostname").read_text("ascii")
     ran = sandbox.run("python", CHANGE)
     assert ran.ended == ("succeeded", None), ran.result.stderr
-    assert json.loads(ran.result.stdout) == []
+    changed = set(json.loads(ran.result.stdout))
+    assert changed <= (OWN if sandbox.own_kernel else set())
     assert Path("/proc/sys/kernel/hostname").read_text("ascii") == hostname
 
 
@@ -113,7 +119,7 @@ def test_of_the_first_process_nothing_but_the_jobs_own_can_be_read(
 ) -> None:
     limits = {"wall_seconds": 20}
     ran = sandbox.run("bash", f"cat {path} || ls -l {path}/", limits=limits)
-    if sandbox.backend is not None and not sandbox.backend.pid_1_is_ours:
+    if sandbox.own_kernel:
         shown = ran.result.stdout  # the first process is the job's own, and shows that
         assert sandbox.gateway.api_key not in shown
         assert str(sandbox.gateway.home) not in shown

@@ -36,23 +36,23 @@ def check_cpu_limit(ran: Ran) -> None:
     assert ran.receipt["duration_ms"] < 5000 + 5000
 
 
-def test_a_spinning_loop_meets_the_cpu_limit(site: Site) -> None:
+def test_a_spinning_loop_meets_the_cpu_limit(anywhere: Site) -> None:
     limits = {"cpu_seconds": 1, "wall_seconds": 30}
-    check_cpu_limit(site.run("python", "while True: pass", limits=limits))
+    check_cpu_limit(anywhere.run("python", "while True: pass", limits=limits))
 
 
-def test_a_sleeper_meets_the_wall_limit(site: Site) -> None:
+def test_a_sleeper_meets_the_wall_limit(anywhere: Site) -> None:
     limits = {"cpu_seconds": 5, "wall_seconds": 1}
-    ran = site.run("python", "import time; time.sleep(10)", limits=limits)
+    ran = anywhere.run("python", "import time; time.sleep(10)", limits=limits)
     assert ran.ended == ("timed_out", "wall-clock")
     assert ran.rules == ["wall_clock_exceeded"]
     assert 1000 <= ran.receipt["duration_ms"] < 9000
     assert ran.receipt["resource_usage"]["cpu_time_usec"] < 1_000_000
 
 
-def test_threads_share_one_cpu_limit(site: Site) -> None:
+def test_threads_share_one_cpu_limit(anywhere: Site) -> None:
     limits = {"cpu_seconds": 1, "wall_seconds": 30}
-    check_cpu_limit(site.run("python", THREADS, limits=limits))
+    check_cpu_limit(anywhere.run("python", THREADS, limits=limits))
 
 
 def test_catching_the_signal_does_not_help(sandbox: Site) -> None:
@@ -61,7 +61,7 @@ def test_catching_the_signal_does_not_help(sandbox: Site) -> None:
 
 
 @pytest.mark.parametrize("number", [9, 24, 31])
-def test_a_signal_of_the_jobs_own_is_not_taken_for_a_limit(site: Site, number: int) -> None:
-    ran = site.run("python", f"import os; os.kill(os.getpid(), {number})")
+def test_a_signal_of_the_jobs_own_is_not_taken_for_a_limit(anywhere: Site, number: int) -> None:
+    ran = anywhere.run("python", f"import os; os.kill(os.getpid(), {number})")
     assert ran.ended == ("failed", f"signal-{number}")
     assert ran.rules == []

@@ -26,9 +26,9 @@ QUICK_MS = 5000  # well under a second, ten times over
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_stdin_is_an_end_of_file_at_once(site: Site, language: str) -> None:
+def test_no_stdin_is_an_end_of_file_at_once(sandbox: Site, language: str) -> None:
     code, status, exit_code = READERS[language]
-    ran = site.run(language, code, limits={"wall_seconds": 10})
+    ran = sandbox.run(language, code, limits={"wall_seconds": 10})
     assert (ran.result.status, ran.result.exit_code) == (status, exit_code)
     assert ran.receipt["killed_by"] is None
     assert ran.receipt["duration_ms"] < QUICK_MS
@@ -36,21 +36,21 @@ def test_no_stdin_is_an_end_of_file_at_once(site: Site, language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("given", ["abc", "", "\n", "a\r\nb\0c€"])
-def test_stdin_arrives_byte_for_byte(site: Site, language: str, given: str) -> None:
-    ran = site.run(language, ECHO[language], stdin=given)
+def test_stdin_arrives_byte_for_byte(sandbox: Site, language: str, given: str) -> None:
+    ran = sandbox.run(language, ECHO[language], stdin=given)
     assert ran.ended == ("succeeded", None)
     assert ran.result.stdout_bytes == given.encode()
 
 
-def test_unread_stdin_holds_nothing_up(site: Site) -> None:
-    ran = site.run("python", "print('done')", stdin="x" * (1 << 20))
+def test_unread_stdin_holds_nothing_up(sandbox: Site) -> None:
+    ran = sandbox.run("python", "print('done')", stdin="x" * (1 << 20))
     assert ran.ended == ("succeeded", None)
     assert ran.result.stdout == "done\n"
     assert ran.receipt["duration_ms"] < QUICK_MS
 
 
-def test_more_stdin_than_a_job_may_have_is_refused_and_the_next_job_runs(site: Site) -> None:
+def test_more_stdin_than_a_job_may_have_is_refused_and_the_next_job_runs(sandbox: Site) -> None:
     with pytest.raises(RookholdError) as refused:
-        site.submit("python", "print('never')", stdin="x" * (5 << 20))
+        sandbox.submit("python", "print('never')", stdin="x" * (5 << 20))
     assert refused.value.code == "stdin_too_large"
-    assert site.run("python", "print('next')").result.stdout == "next\n"
+    assert sandbox.run("python", "print('next')").result.stdout == "next\n"

@@ -49,19 +49,21 @@ class Evidence:
 
 
 @pytest.fixture
-def evidence(site: Site) -> Evidence:
+def evidence(sandbox: Site) -> Evidence:
     """Evidence with padding, and with what the two alphabets of base64 write differently.
 
     Jobs are run until the length of one's evidence makes it so.
     """
-    key = PrivateKey.load(site.gateway.key_file).public_key
+    key = PrivateKey.load(sandbox.gateway.key_file).public_key
     for count in range(1, 40):
-        job_id = site.run("bash", f"printf '%0{count}d' 0 # ~~~~").result.job_id
-        envelope = site.client.attestation(job_id, 30).content
+        job_id = sandbox.run("bash", f"printf '%0{count}d' 0 # ~~~~").result.job_id
+        envelope = sandbox.client.attestation(job_id, 30).content
         decoded = json.loads(envelope)
         texts = decoded["payload"], decoded["signatures"][0]["sig"]
         if all(text.endswith("=") for text in texts) and {"+", "/"} & set(texts[1]):
-            return Evidence(envelope, site.client.result_artifact(job_id, 30).content, key, job_id)
+            return Evidence(
+                envelope, sandbox.client.result_artifact(job_id, 30).content, key, job_id
+            )
     raise AssertionError("no such envelope")
 
 
