@@ -8,6 +8,7 @@ import gc
 import inspect
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,8 +68,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few runs of each, to see it work")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there as well")
     parser.add_argument("--only", choices=PARTS, action="append", help="this part (repeatable)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of launches, instead of the usual")
     options = parser.parse_args()
     sizes = QUICK if options.quick else FULL
+    if options.rounds is not None:
+        sizes = replace(sizes, launch_rounds=options.rounds)
     book = Book()
     before = report.machine()
     shown = ", ".join(f"{name} {value}" for name, value in before.items())
