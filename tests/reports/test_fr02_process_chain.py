@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from gateway import eventually
 
 from rookhold import Rookhold
 
@@ -24,6 +25,11 @@ def submit(sandbox: Site, name: str, wall_seconds: int) -> str:
     more = {"wall_seconds": wall_seconds, "cpu_seconds": 60}
     limits = sandbox.limits(max_pids=PROCESSES, mem_mb=MEMORY_MB, **more)
     return sandbox.submit("bash", CHAINS[name], limits=limits)
+
+
+def at_its_limit(sandbox: Site, job_id: str) -> bool:
+    """Wait until a fork has failed, of which Bash says something before it tries again."""
+    return eventually(60, lambda: b"fork" in sandbox.client.result(job_id).stderr_bytes)
 
 
 def neighbour(sandbox: Site) -> Rookhold:
@@ -47,8 +53,8 @@ def limit_is_told(sandbox: Site, ran: Ran) -> list[str]:
 @pytest.mark.parametrize("name", CHAINS)
 def test_it_stops_inside_and_the_neighbours_do_not_notice(sandbox: Site, name: str) -> None:
     with neighbour(sandbox) as other:
-        chain = submit(sandbox, name, wall_seconds=5)
-        assert sandbox.prints(chain, b"\n")
+        chain = submit(sandbox, name, wall_seconds=6)
+        assert at_its_limit(sandbox, chain)
         for _ in range(3):
             began = time.monotonic()
             assert other.run("python", "print(1)", wait_seconds=60).stdout == "1\n"
@@ -67,8 +73,7 @@ def test_it_stops_inside_and_the_neighbours_do_not_notice(sandbox: Site, name: s
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_cancel_ends_all_of_it(sandbox: Site, name: str) -> None:
     chain = submit(sandbox, name, wall_seconds=60)
-    assert sandbox.prints(chain, b"\n")
-    time.sleep(0.5)  # it is at its limit by then
+    assert at_its_limit(sandbox, chain)
     began = time.monotonic()
     assert not sandbox.client.cancel(chain).already_terminal
     ran = sandbox.finish(chain)

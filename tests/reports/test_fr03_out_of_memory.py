@@ -24,7 +24,7 @@ HOGS = {
     "language", ["python", pytest.param("node", marks=pytest.mark.node), "bash"]
 )
 def test_running_out_of_memory_is_told_as_what_it_is(sandbox: Site, language: str) -> None:
-    limits = sandbox.limits(mem_mb=MEMORY_MB, wall_seconds=60, cpu_seconds=60)
+    limits = sandbox.limits(mem_mb=MEMORY_MB, wall_seconds=250, cpu_seconds=200)
     ran = sandbox.run(language, HOGS[language], limits=limits)
     assert "cgroup-memory" in ran.controls
     assert ran.ended == ("oom_killed", "cgroup-oom")
