@@ -20,6 +20,11 @@ SUITES: Final = (
         re.compile(""),
     ),
     (
+        "the namespace backend without root",
+        "packages/rookhold-exec/tests/test_namespaces_unprivileged.py",
+        re.compile("delegated"),
+    ),
+    (
         "the namespace backend and each of its controls",
         "packages/rookhold-exec/tests/test_namespaces.py",
         re.compile("groups-of-version-2"),
