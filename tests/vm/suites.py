@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+# A start of gVisor takes seconds in there: whether it starts, ends, and holds its limits.
+GVISOR: Final = re.compile(
+    r"::(test_an_exit_code_is_kept|test_a_signal_is_named|test_the_wall_limit_ends_a_job"
+    r"|test_good_outputs_come_back_and_the_others_are_named)$"
+)
 # (name, file or folder, what is taken of its tests)
 SUITES: Final = (
     (
@@ -34,7 +39,17 @@ SUITES: Final = (
         "packages/rookhold-exec/tests/test_contract_namespaces.py",
         re.compile("::TestNamespaces::"),
     ),
-    ("the attack corpus on the namespace backend", "tests/hostile", re.compile(r"\[namespaces\b")),
+    (
+        "the attack corpus on the namespace backend",
+        "tests/hostile",
+        re.compile(r"\[namespaces(?!-dev)\b"),
+    ),
+    (
+        "the failure reports on the namespace backend",
+        "tests/reports",
+        re.compile(r"\[namespaces(?!-dev)\b"),
+    ),
+    ("gVisor", "packages/rookhold-exec/tests/test_contract_gvisor.py", GVISOR),
 )
 # Node takes three seconds to start in there: these tests of it and no others.
 NODE: Final[frozenset[str]] = frozenset()
