@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 QEMU: Final = "qemu-system-x86_64"
-# Its clock counts instructions, 2**SHIFT ns each: a busy host makes a run longer, but no deadline in
-# there passes sooner. That works with one processor only.
+# Its clock counts instructions, 2**SHIFT ns each: a busy host makes a run longer, and no deadline
+# in there passes sooner. That works with one processor only.
 SHIFT: Final = 1
 MEMORY_MIB: Final = 2048
 POLL_SECONDS: Final = 0.1

@@ -7,7 +7,7 @@ from typing import Final
 
 # A start of gVisor takes seconds in there: whether it starts, ends, and holds its limits.
 GVISOR: Final = re.compile(
-    r"::(test_an_exit_code_is_kept|test_a_signal_is_named|test_the_wall_limit_ends_a_job"
+    r"::TestPtrace::(test_an_exit_code_is_kept|test_a_signal_is_named|test_the_wall_limit_ends_a_job"
     r"|test_good_outputs_come_back_and_the_others_are_named)$"
 )
 # (name, file or folder, what is taken of its tests)
