@@ -28,7 +28,9 @@ QEMU: Final = "qemu-system-x86_64"
 # Its clock counts instructions, 2**SHIFT ns each: a busy host makes a run longer, and no deadline
 # in there passes sooner. That works with one processor only.
 SHIFT: Final = 1
+PREFIX: Final = "rookhold-emulated-"
 MEMORY_MIB: Final = 2048
+STALL_SECONDS: Final = 600.0  # an hour-long test belongs elsewhere, and a hung one is named sooner
 POLL_SECONDS: Final = 0.1
 SLOW: Final = 10  # how much longer than on a host things may take in there
 KERNEL: Final = (
@@ -48,7 +50,8 @@ class Machine:
     def __init__(self, args: Sequence[str], *, timeout: float, shell: bool = False) -> None:
         self._timeout = timeout
         self._shell = shell
-        self._place = Path(tempfile.mkdtemp(prefix="rookhold-vm-"))
+        _sweep()
+        self._place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self._order = {"args": list(args), "env": GUEST_ENV}
         self._process: subprocess.Popen[bytes] | None = None
         self._deadline = 0.0
@@ -92,7 +95,7 @@ class Machine:
         assert self._process is not None
         said = self._place / "said"
         with said.open("rb") as file:
-            held = b""
+            held, heard = b"", time.monotonic()
             while True:
                 ended = self._process.poll() is not None
                 held += file.read()
@@ -104,11 +107,20 @@ class Machine:
                         return
                 if ended:
                     raise MachineError(f"the VM ended before its tests\n{self.printed()}")
-                if time.monotonic() > self._deadline:
+                if lines:
+                    heard = time.monotonic()
+                if why := self._overdue(heard):
                     self._end()
-                    why = f"the VM was not done after {self._timeout:.0f} s"
                     raise MachineError(f"{why}\n{self.printed()}")
                 time.sleep(POLL_SECONDS)
+
+    def _overdue(self, heard: float) -> str:
+        now = time.monotonic()
+        if now > self._deadline:
+            return f"the VM was not done after {self._timeout:.0f} s"
+        return (
+            f"the VM said nothing for {STALL_SECONDS:.0f} s" if now - heard > STALL_SECONDS else ""
+        )
 
     def wait(self) -> None:
         """Wait until it is off, whatever it does: for a shell."""
@@ -142,6 +154,14 @@ class Machine:
             argv += ["-device", f"nvme-ns,drive=disk{number},bus=nvme0,nsid={number}"]
         console = "stdio" if self._shell else f"file:{self._place / 'console'}"
         return [*argv, "-serial", console, "-serial", f"file:{self._place / 'said'}"]
+
+
+def _sweep() -> None:
+    """Remove what runs left that were killed: a few hundred MiB each."""
+    for place in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        pid = place.name.removeprefix(PREFIX).partition("-")[0]
+        if not (pid.isdigit() and Path("/proc", pid).exists()):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _die_with_parent() -> None:
