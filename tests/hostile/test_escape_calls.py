@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,8 +44,9 @@ REFUSED = {
     "landlock_restrict_self": (446, "-1, 0", "ENOSYS"),
     "a call of newer kernels": (600, "", "ENOSYS"),
 }
-# gVisor answers from its own kernel; the host's is not asked. What differs from the above:
-INSIDE_GVISOR: dict[str, str] = {}
+# gVisor answers from its own kernel, and the host's is not asked. It does these; the errno with
+# which it refuses the others depends on its version.
+DONE_INSIDE = {"io_setup", "io_uring_setup", "mbind", "move_pages", "seccomp", "syslog", "kcmp"}
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +64,22 @@ def outcomes(target: Target) -> dict[str, str]:
 def test_a_call_into_the_kernel_is_refused(
     target: Target, outcomes: dict[str, str], name: str
 ) -> None:
-    refusal = REFUSED[name][2]
-    assert outcomes[name] == target.on(refusal, gvisor=INSIDE_GVISOR.get(name, refusal))
+    if not target.gvisor:
+        assert outcomes[name] == REFUSED[name][2]
+    elif name not in DONE_INSIDE:
+        assert outcomes[name] != "done"
+
+
+def test_nothing_of_the_host_changed_by_them(target: Target, outcomes: dict[str, str]) -> None:
+    switches = ("kernel/modprobe", "kernel/core_pattern", "kernel/hostname", "fs/aio-nr")
+    before = [Path("/proc/sys", name).read_text() for name in switches]
+    swaps, modules = Path("/proc/swaps").read_text(), Path("/proc/modules")
+    loaded = modules.read_text() if modules.exists() else ""
+    assert target.run("bash", "echo still").stdout == b"still\n"
+    assert len(outcomes) == len(REFUSED)
+    assert [Path("/proc/sys", name).read_text() for name in switches] == before
+    assert Path("/proc/swaps").read_text() == swaps
+    assert "rookhold" not in loaded
 
 
 def test_the_keys_of_the_kernel_are_out_of_reach(target: Target) -> None:
@@ -78,7 +94,12 @@ told["read of the user's"] = called(KEYCTL, 11, USER, ctypes.create_string_buffe
 told["link"] = called(KEYCTL, 8, USER, SESSION)
 told["persistent"] = called(KEYCTL, 22, -1, SESSION)
 """)
-    assert told == dict.fromkeys(told, "EPERM")
+    refused = {"EACCES", "EPERM", "ENOSYS", "EOPNOTSUPP"}
+    if target.gvisor:  # the newer ones have session keyrings of their own
+        told = {
+            name: how for name, how in told.items() if name not in ("join", "id of the session")
+        }
+    assert set(told.values()) <= target.on({"EPERM"}, gvisor=refused), told
 
 
 def test_the_32_bit_entry_answers_nothing(target: Target) -> None:
@@ -98,8 +119,11 @@ told["getuid"] = apart(entered, GETUID, 0, 0)
 told["unshare"] = apart(entered, UNSHARE, CLONE["user"], 0)
 told["personality"] = apart(entered, PERSONALITY, 0x0040000, 0)
 """)
-    none = dict.fromkeys(told, "ENOSYS")
-    assert told == target.on(none, gvisor=dict.fromkeys(told, "signal-11"))
+    if not target.gvisor:
+        assert told == dict.fromkeys(told, "ENOSYS")
+    # There it meets the same kernel as every other call, if not the end.
+    assert told["unshare"] != "done"
+    assert told["personality"] != "done"
 
 
 def test_32_bit_code_answers_nothing(target: Target) -> None:
@@ -124,7 +148,7 @@ def entered():
     return errno.errorcode.get(-result, "done") if result < 0 else "done"
 told["getpid"] = apart(entered)
 """)
-    assert told == {"getpid": target.on("ENOSYS", gvisor="signal-11")}
+    assert told["getpid"] in target.on({"ENOSYS"}, gvisor={"ENOSYS", "signal-11", "EBADF"})
 
 
 def test_the_x32_entry_answers_nothing(target: Target) -> None:
@@ -135,7 +159,8 @@ told["unshare"] = apart(called, X32 | 272, CLONE["user"])
 told["ptrace"] = apart(called, X32 | 521, 0, 0, 0, 0)
 told["execve of its own number"] = apart(called, X32 | 520, b"/none", None, None)
 """)
-    assert told == dict.fromkeys(told, "ENOSYS")
+    inside = {"ENOSYS", "signal-31", "signal-11"}
+    assert set(told.values()) <= target.on({"ENOSYS"}, gvisor=inside), told
 
 
 def test_the_upper_half_of_an_argument_gets_past_nothing(target: Target) -> None:
@@ -149,9 +174,11 @@ told["personality"] = called(PERSONALITY, HIGH | 0x0040000)
 told["device"] = called(MKNOD, b"/tmp/device", HIGH | 0o20666, os.makedev(1, 1))
 told["filter"] = called(PRCTL, HIGH | 22, 2, bytes(16))
 """)
-    assert "done" not in told.values(), told
-    filtered = dict.fromkeys(told, "EPERM")
-    assert target.on(told, gvisor=filtered) == filtered
+    if target.gvisor:
+        del told["socket of netlink"]  # of its own kernel
+        assert "done" not in told.values(), told
+    else:
+        assert told == dict.fromkeys(told, "EPERM")
 
 
 def test_a_terminal_of_its_own_is_not_fed_and_there_is_no_other(target: Target) -> None:
@@ -164,9 +191,9 @@ for number, name in ((0x5412, "TIOCSTI"), (0x541C, "TIOCLINUX"), (0x541D, "TIOCC
         told[f"{name} {fd}"] = attempted(fcntl.ioctl, fd, number, b"x")
 told["vhangup"] = called(153)
 """)
-    assert told.pop("tty") in target.on({"ENXIO"}, gvisor={"ENXIO", "ENOENT"})
+    assert told.pop("tty") in target.on({"ENXIO"}, gvisor={"ENXIO", "ENOENT", "EIO"})
     assert told.pop("console") == "ENOENT"
-    assert told.pop("vhangup") == target.on("EPERM", gvisor="ENOSYS")
+    assert told.pop("vhangup") in target.on({"EPERM"}, gvisor={"EPERM", "ENOSYS"})
     assert told == target.on(dict.fromkeys(told, "EPERM"), gvisor=dict.fromkeys(told, "ENOTTY"))
 
 
@@ -182,4 +209,5 @@ told["a filter of its own"] = apart(called, PRCTL, 22, 2, bytes(16), 0, 0)
 told["new privileges again"] = apart(called, PRCTL, 38, 0, 0, 0, 0)
 """)
     assert told.pop("new privileges again") == "EINVAL"
-    assert target.on(told, gvisor=dict.fromkeys(told, "EPERM")) == dict.fromkeys(told, "EPERM")
+    if not target.gvisor:  # who may make its own kernel filter, and lay out its memory
+        assert told == dict.fromkeys(told, "EPERM")

@@ -99,13 +99,15 @@ told["paths"] = sorted({line.split(":", 2)[2] for line in
 told["mounted"] = [line for line in readable("/proc/self/mountinfo").decode().splitlines()
                    if " cgroup" in line]
 told["tree"] = attempted(os.listdir, "/sys/fs/cgroup")
+told["files"] = [path for path in everything("/sys/fs/cgroup", ()) if os.path.isfile(path)]
 os.makedirs("/tmp/group", exist_ok=True)
 told["version 1"] = called(165, b"none", b"/tmp/group", b"cgroup", 0, b"memory")
 told["version 2"] = called(165, b"none", b"/tmp/group", b"cgroup2", 0, None)
 """)
     assert told["paths"] in (["/"], [])
     assert told["mounted"] == []
-    assert told["tree"] == "ENOENT"
+    assert told["tree"] in target.on({"ENOENT"}, gvisor={"ENOENT", "done"})
+    assert told["files"] == []
     assert (told["version 1"], told["version 2"]) == ("EPERM", "EPERM")
 
 
@@ -142,7 +144,7 @@ for path in everything():
 told["devices"] = found
 """)
     harmless = {(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0)}
-    inside = {(5, 2), (10, 229)}  # gVisor's own: its terminals
+    inside = {(5, 2), (10, 229), (10, 200)}  # gVisor's own: terminals, FUSE, tunnels
     allowed = target.on(harmless, gvisor=harmless | inside)
     kinds = {kind for kind, _, _ in told["devices"].values()}
     assert kinds == {stat.S_IFCHR >> 12}
@@ -163,17 +165,20 @@ ways = {{
 }}
 for way, target in ways.items():
     os.symlink(target, "/work/link")
-    told[way] = opened("/work/link")
+    told[way] = [opened("/work/link"), readable("/work/link").decode()]
     os.unlink("/work/link")
 os.symlink("/", "/work/top")
-told["as a directory"] = opened("/work/top/../../../tmp/{name}")
+above = "/work/top/../../../tmp/{name}"
+told["as a directory"] = [opened(above), readable(above).decode()]
 os.symlink("loop", "/work/loop")
 told["loop"] = opened("/work/loop")
 """)
     finally:
         canary.unlink()
     assert told.pop("loop") == "ELOOP"
-    assert set(told.values()) <= {"ENOENT", "EACCES"}
+    assert {content for _, content in told.values()} == {""}
+    if not target.gvisor:  # one of whose versions loses the rest of the way after a link to /
+        assert {outcome for outcome, _ in told.values()} <= {"ENOENT", "EACCES"}
 
 
 def test_files_of_the_system_are_not_linked_into_the_job_s_space(target: Target) -> None:
@@ -187,7 +192,7 @@ for name, path in files.items():
 told["rename"] = attempted(os.rename, "/etc/passwd", "/work/passwd")
 told["exchange"] = called(316, -100, b"/etc/passwd", -100, b"/work/job.py", 2)
 """)
-    assert set(told.values()) <= {"EXDEV", "EROFS", "EPERM", "EACCES"}, told
+    assert set(told.values()) <= {"EXDEV", "EROFS", "EPERM", "EACCES", "EINVAL"}, told
 
 
 def test_what_the_next_job_runs_is_not_changed(target: Target) -> None:
@@ -230,8 +235,8 @@ for place in ("/", "/etc", "/dev", "/usr", "/usr/bin", "/work/..", "/proc/self/r
     told[place + " file"] = opened(place + "/new", os.O_WRONLY | os.O_CREAT)
     told[place + " link"] = attempted(os.symlink, "x", place + "/new")
 """)
-    # EROFS, not EACCES: it is not only that its owner is another.
-    assert told == dict.fromkeys(told, "EROFS")
+    # EROFS, not EACCES: it is not only that its owner is another. gVisor asks for the owner first.
+    assert set(told.values()) <= target.on({"EROFS"}, gvisor={"EROFS", "EACCES"}), told
 
 
 def test_device_files_of_the_job_keep_what_they_are(target: Target) -> None:
@@ -269,6 +274,6 @@ told["dumped"] = os.WCOREDUMP(os.waitpid(child, 0)[1])
 told["files"] = os.listdir("/tmp")
 """)
     # With a limit of 0 the kernel would still start the helper of a piped core_pattern; not with 1.
-    assert told["limit"] == target.on([1, 1], gvisor=[0, 0])
+    assert told["limit"] == [1, 1]
     assert not told["dumped"]
     assert told["files"] == []

