@@ -123,12 +123,17 @@ def surveyed(platform: str) -> dict[str, Any]:
 
 
 def executor(platform: str, **more: Any) -> Gvisor:
-    return Gvisor(settings(platform, surveyed=surveyed(platform), **more), "for a test")
+    known = more.pop("surveyed", None) or surveyed(platform)
+    return Gvisor(settings(platform, surveyed=known, **more), "for a test")
 
 
 def opened(platform: str, **more: Any) -> Harness:
     """Return the backend ready for jobs; with `faults`, for bash alone."""
     few = {"node": "none", "python": "none"} if "faults" in more else {}
     harness = Harness(executor(platform, **few, **more))
-    harness.do(harness.executor.open())
+    try:
+        harness.do(harness.executor.open())
+    except BaseException:
+        harness.close()
+        raise
     return harness

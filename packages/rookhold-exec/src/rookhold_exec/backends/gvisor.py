@@ -45,6 +45,7 @@ PROMISED: Final = frozenset(
     }
 )
 
+_KVM: Final = "/dev/kvm"
 _NEEDED_FLAGS: Final = ("root", "network", "platform", "debug-log", "oci-seccomp")
 # Where this runsc knows them: no overlay of its own over the root, a log of the one command that is
 # read, and a place for what a sandbox says when it breaks.
@@ -101,7 +102,7 @@ class Gvisor(LaunchedExecutor):
         platform = self._settings.runsc_platform
         if platform == "ptrace" and self._settings.production:
             raise ExecutorUnavailableError("another platform than ptrace, which is for development")
-        if platform == "kvm" and not Path("/dev/kvm").exists():
+        if platform == "kvm" and not Path(_KVM).exists():
             raise ExecutorUnavailableError("/dev/kvm, for the platform kvm (systrap needs nothing)")
         return {}
 
