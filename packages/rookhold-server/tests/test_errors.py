@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rookhold_server.errors import SettingError, StartRefusedError
 from rookhold_server.http.problems import TRANSPORT_ERRORS
+from rookhold_server.supervisor import children
 from rookhold_types.codes import ERRORS
 
 PAGE = Path(__file__).parents[3] / "docs/errors.md"
@@ -19,7 +20,8 @@ def raised(root: type[StartRefusedError]) -> set[type[StartRefusedError]]:
 
 
 def test_every_code_is_unique_and_explained() -> None:
-    codes = [error.code for error in raised(StartRefusedError)] + list(TRANSPORT_ERRORS)
+    codes = [error.code for error in raised(StartRefusedError)]
+    codes += [*TRANSPORT_ERRORS, children.CODE]
     assert len(codes) == len(set(codes))
     assert not ERRORS.keys() & set(codes)
     section = PAGE.read_text("utf-8").partition("## rookhold-server\n")[2].partition("\n## ")[0]

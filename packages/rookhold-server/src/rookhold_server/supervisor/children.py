@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NOT_STARTED = 126  # exit status of a child that could not become what it was to be
+CODE = "not_started"  # not an error class: those load what the root process does not
 _LAST_CAPABILITY = 63  # more than any kernel has; dropping one that is not there does nothing
 
 
@@ -73,7 +74,7 @@ def _become(
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execve(argv[0], list(argv), environment)  # noqa: S606 - argv is ours
     except OSError as error:
-        text = f"refused to start: a process cannot be started ({error.strerror}) code=not_started"
+        text = f"refused to start: a process cannot be started ({error.strerror}) code={CODE}"
         os.write(2, text.encode() + b"\n")
     finally:
         os._exit(NOT_STARTED)
