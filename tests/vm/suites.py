@@ -40,6 +40,11 @@ SUITES: Final = (
         re.compile("::TestNamespaces::"),
     ),
     (
+        "a production gateway that root starts, on the namespace backend",
+        "tests/test_production.py",
+        re.compile(r"\[namespaces\]"),
+    ),
+    (
         "the attack corpus on the namespace backend",
         "tests/hostile",
         re.compile(r"\[namespaces(?!-dev)\b"),
