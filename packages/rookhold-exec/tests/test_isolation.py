@@ -189,6 +189,12 @@ def test_nothing_but_the_job_s_own_space_can_be_written(harness: Harness) -> Non
     assert (result.stdout, result.stderr) == (b"[]\n", b"")
 
 
+def test_how_the_host_was_booted_and_what_disks_it_has_is_covered(harness: Harness) -> None:
+    names = ("cmdline", "diskstats", "locks", "partitions")
+    code = f"print([open('/proc/' + name).read(1) for name in {names!r}])"
+    assert harness.run("python", code).stdout == b"['', '', '', '']\n"
+
+
 def test_the_space_of_a_job_is_full_at_its_limit_and_the_host_does_not_notice(
     harness: Harness,
 ) -> None:

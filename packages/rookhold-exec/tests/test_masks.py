@@ -40,6 +40,16 @@ def test_a_file_is_covered_by_the_null_device_and_a_directory_by_an_empty_one(
     )
 
 
+def test_a_development_sandbox_covers_a_few_of_them(tmp_path: Path) -> None:
+    for name in ("cmdline", "kallsyms", "partitions"):
+        (tmp_path / name).write_text("")
+    assert {name for name, _ in masks.HIDDEN} >= masks.FEW
+    assert masks.present(str(tmp_path), few=True) == (
+        (b"/dev/null", b"/proc/cmdline"),
+        (b"/dev/null", b"/proc/partitions"),
+    )
+
+
 @pytest.mark.linux_ns
 def test_what_this_kernel_does_not_have_is_left_out() -> None:
     covered = {Path(os.fsdecode(target)).name for _, target in masks.present()}

@@ -140,6 +140,7 @@ class Setup:
             own = {b"/proc", *readback.OWN_SPACE, *(target for _, target in self.masks)}
             self.mount_points = frozenset(own | root.mount_points(privileged=privileged))
         else:
+            self.masks = masks.present(few=True)
             root.enter(privileged=privileged, read_only=read_only)
         if "capabilities-dropped" not in self.faults:
             drop_bounding_set(self.last_capability)
