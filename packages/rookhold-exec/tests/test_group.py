@@ -88,6 +88,19 @@ def test_counters_are_read_from_their_lines(top: Path) -> None:
     groups.close()
 
 
+@pytest.mark.parametrize(("told", "kills"), [("oom 0", 0), ("oom 1", 2), ("low 0", 0)])
+def test_a_kill_counts_only_if_the_group_reached_its_own_limit(
+    top: Path, told: str, kills: int
+) -> None:
+    groups = Groups([("v2", 2, str(top))], "rookhold-1-1")
+    job = groups.create("x", mem_bytes=64 * MIB, pids=16)
+    events = top / "rookhold-1-1/job-x/payload/memory.events"
+    events.write_text(f"{told}\noom_kill 2\n")
+    assert job.oom_kills() == kills
+    job.close()
+    groups.close()
+
+
 def test_only_a_process_in_the_payload_is_seen(top: Path) -> None:
     groups = Groups([("v2", 2, str(top))], "rookhold-1-1")
     job = groups.create("x", mem_bytes=64 * MIB, pids=1024)
