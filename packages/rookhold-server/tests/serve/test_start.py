@@ -76,6 +76,33 @@ def test_a_refused_start_names_the_variable_and_shows_no_value(
     assert "Traceback" not in refused.log
 
 
+@pytest.mark.x86_64
+@pytest.mark.parametrize("backend", ["namespaces", "gvisor"])
+def test_a_backend_that_was_named_and_cannot_be_had_stops_the_start(
+    server: Server, backend: str, tmp_path: Path
+) -> None:
+    refused = server(
+        SANDBOX=backend,
+        ROOTFS=str(tmp_path / "nothing-here"),
+        GVISOR_RUNSC=str(tmp_path / "nor-here"),
+        GVISOR_ROOTFS_SHA256="0" * 64,
+    )
+    assert refused.run() == 1
+    assert "refused to start" in refused.log
+    assert "internal_error" not in refused.log
+    assert str(tmp_path) not in refused.log
+
+
+@pytest.mark.linux_ns
+def test_auto_says_at_the_start_what_it_takes_and_why_nothing_stronger(server: Server) -> None:
+    running = server(SANDBOX="auto", NODE="none").start()
+    [line] = [line for line in running.log.splitlines() if "backend=namespaces-dev" in line]
+    assert "the strongest sandbox that this host offers" in line
+    assert "gvisor-oci is not configured (ROOKHOLD_GVISOR_RUNSC)" in line
+    assert "namespaces+cgroups-v2+private-rootfs is not configured (ROOKHOLD_ROOTFS)" in line
+    assert running.stop() == 0
+
+
 def test_a_malformed_signing_key_refuses_without_its_content(server: Server) -> None:
     refused = server()
     key = refused.home / "key.pem"
