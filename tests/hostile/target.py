@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rookhold_exec.executor import KillReason, OutputRecord
 from rookhold_types.isolation import Backend, Control
@@ -14,7 +14,7 @@ from rookhold_types.limits import Limits
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hostile.leftovers import Before
     from isolating import Isolating
@@ -41,6 +41,7 @@ ISOLATING = {
     Backend.GVISOR: {Control.APPLICATION_KERNEL, Control.PRIVATE_ROOTFS},
 }
 SLOW = int(os.environ.get("ROOKHOLD_TEST_SLOW", "1"))  # how much longer things may take here
+Test = TypeVar("Test")
 KIT = Path(__file__).with_name("kit.py").read_text("utf-8")
 LIMITS = Limits(wall_seconds=30, cpu_seconds=20)
 
@@ -142,6 +143,16 @@ class Target:
         provenance = report.provenance
         assert provenance.backend == self.backend
         assert provenance.bootstrap_ready
+
+
+def not_on_gvisor(why: str) -> Callable[[Test], Test]:
+    """Leave a test out where it would say nothing of the host; `why` is for the reader."""
+
+    def noted(test: Test) -> Test:
+        test.not_on_gvisor = why  # type: ignore[attr-defined]
+        return test
+
+    return noted
 
 
 def told_by(result: Result) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rookhold_exec.executor import Report
 
 MIB = 1 << 20
+SPECIAL = ("os.mkfifo", "socket.")
 
 
 def reasons(report: Report) -> dict[str, str]:
@@ -65,7 +66,9 @@ def test_an_output_is_not_brought_that_is(target: Target, make: str, reason: str
     names = ("output/x", "output/good", "output/last")
     code += "open('last', 'w').write('last')\n"
     report = target.run("python", code, outputs=names).report
-    assert reasons(report).pop("output/x") == reason
+    # What gVisor's kernel keeps to itself is not on the host, where the outputs are taken.
+    expected = "missing" if target.gvisor and make.startswith(SPECIAL) else reason
+    assert reasons(report).pop("output/x") == expected
     assert contents(report)["output/last"] == b"last"
     assert report.status is JobStatus.SUCCEEDED, "what is missing makes no other verdict"
     for content in contents(report).values():
