@@ -13,7 +13,15 @@ import small_rootfs
 
 from rookhold_exec import unshare
 from rookhold_exec.launcher import root
-from rookhold_exec.launcher.kernel import MS_NODEV, MS_PRIVATE, MS_REC, mount
+from rookhold_exec.launcher.kernel import (
+    MS_BIND,
+    MS_NODEV,
+    MS_PRIVATE,
+    MS_RDONLY,
+    MS_REC,
+    MS_REMOUNT,
+    mount,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +106,19 @@ def test_nobody_writes_in_it_or_gains_by_it(reviewed: Path) -> None:
 
 def test_without_the_control_it_can_be_written(reviewed: Path) -> None:
     def work() -> object:
+        entered(reviewed, read_only=False)
+        return refused(lambda: Path("/etc/new").write_text(""))
+
+    assert in_child(work) is None
+
+
+def test_without_the_control_a_root_that_lies_read_only_is_not_taken_for_the_control(
+    reviewed: Path,
+) -> None:
+    def work() -> object:
+        target = os.fsencode(reviewed)
+        mount(target, target, None, MS_BIND, b"")
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY, b"")
         entered(reviewed, read_only=False)
         return refused(lambda: Path("/etc/new").write_text(""))
 

@@ -92,12 +92,15 @@ def bind_read_only(source: bytes, target: bytes, attributes: int) -> None:
         os.close(tree)
 
 
-def bind_alone(directory: int, target: bytes, attributes: int) -> None:
-    """Bind a directory that is open at `target`, without the mounts that lie below it."""
+def bind_alone(directory: int, target: bytes, attributes: int, without: int = 0) -> None:
+    """Bind a directory that is open at `target`, without the mounts that lie below it.
+
+    `without` names attributes that its own mount may have and this one has not.
+    """
     flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH
     tree = int(_check(_at_text(_OPEN_TREE, directory, b"", flags)))
     try:
-        _set_attributes(tree, b"", AT_EMPTY_PATH, attributes)
+        _set_attributes(tree, b"", AT_EMPTY_PATH, attributes, without)
         _check(_at_two(_MOVE_MOUNT, tree, b"", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH))
     finally:
         os.close(tree)
@@ -108,8 +111,8 @@ def add_attributes(target: bytes, attributes: int) -> None:
     _set_attributes(AT_FDCWD, target, 0, attributes)
 
 
-def _set_attributes(fd: int, path: bytes, flags: int, attributes: int) -> None:
-    wanted = pack("<QQQQ", attributes, 0, 0, 0)
+def _set_attributes(fd: int, path: bytes, flags: int, attributes: int, without: int = 0) -> None:
+    wanted = pack("<QQQQ", attributes, without, 0, 0)
     _check(_at_flags_struct(_MOUNT_SETATTR, fd, path, flags, wanted, len(wanted)))
 
 

@@ -84,7 +84,7 @@ def enter_rootfs(rootfs: int, *, privileged: bool, read_only: bool) -> None:
             raise RootfsError(ENOTDIR, f"/{name} is no directory")
     mount(None, b"/", None, MS_REC | MS_PRIVATE, b"")
     attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (MOUNT_ATTR_RDONLY if read_only else 0)
-    bind_alone(rootfs, _BUILD.encode(), attributes)
+    bind_alone(rootfs, _BUILD.encode(), attributes, 0 if read_only else MOUNT_ATTR_RDONLY)
     _settle(privileged=privileged)
 
 
