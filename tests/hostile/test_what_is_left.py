@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ROUNDS = 6
+ROUNDS = 4
 GROWN_KIB = 4096
 HEAVY = (  # what an executor has most to do with
     ("python", "for n in range(12000): print(n)\n"),
