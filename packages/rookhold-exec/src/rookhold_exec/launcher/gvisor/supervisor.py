@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rookhold_exec.launcher.spawn import Job
 
 START_SECONDS = 20.0  # for runsc, the sandbox and the interpreter together
+_LOOK_SECONDS = 0.2
 _LOGS = f"{BUNDLE}/log"
 _WORK = f"{SPACE}/work"
 _SAID = f"{SPACE}/shm/.rookhold"
@@ -167,7 +168,7 @@ class Start:
         waiting.register(self._job.setup.lifeline, select.POLLIN)
         until = monotonic() + START_SECONDS
         while (left := until - monotonic()) > 0:
-            for fd, _ in waiting.poll(left * 1000 + 1):
+            for fd, _ in waiting.poll(min(left, _LOOK_SECONDS) * 1000 + 1):
                 if fd == self._notices.fd:
                     continue
                 if fd != self._family.events:
@@ -176,7 +177,8 @@ class Start:
             # What was heard before it ended counts: it may have done all its work by now.
             if self._hear():
                 return ""
-            if self._family.ended or self._family.lost:
+            # A sandbox that lost one of its processes to the memory limit may wait for it for ever.
+            if self._family.ended or self._family.lost or self._job.group.oom_kills() > 0:
                 return "exec" if self._let_go else "runtime"
         return "exec" if self._let_go else "start"
 
