@@ -150,12 +150,13 @@ class Assault:
             assert self._finished(job_id).status == "succeeded"
             return
         self.struck[role] += 1
+        self.say(f"{self.struck.total()}: {role} after {delay:.3f} s")
         ended = self._judge(self._finished(job_id))
         self.ends[ended] += 1
         following = self.client.run("bash", "echo next", wait_seconds=60)
         assert (following.status, following.stdout) == ("succeeded", "next\n")
         self.back.append(time.monotonic() - began)
-        self.say(f"{self.struck.total()}: {role} after {delay:.3f} s: {ended}")
+        self.say(f"{self.struck.total()}: {ended}")
         assert eventually(GONE_SECONDS, lambda: not alive(doomed)), f"outlived by {alive(doomed)}"
         self._look()
 
