@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from .image import alone
 from .machine import Machine, MachineError
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ class Inside:
     ) -> None:
         self._stack.close()
 
+    def boot(self) -> None:
+        """Boot the VM if that has not been done."""
+        if self._events is None:
+            machine = self._stack.enter_context(Machine(self._args, timeout=self._timeout))
+            self._events = machine.events()
+
     def result(self, test: str) -> Went:
         """Wait until this test is over. The VM boots with the first call.
 
@@ -73,9 +80,8 @@ class Inside:
 
     def _next(self) -> None:
         try:
-            if self._events is None:
-                machine = self._stack.enter_context(Machine(self._args, timeout=self._timeout))
-                self._events = machine.events()
+            self.boot()
+            assert self._events is not None
             self._take(next(self._events))
         except StopIteration:
             self._lost = "the VM's tests ended before it ran"
@@ -102,12 +108,56 @@ class Inside:
                 self.status = status
 
 
+class Fleet:
+    """The tests shared out among VMs that run at once, as each of them uses one processor."""
+
+    def __init__(self, tests: Sequence[str], *, machines: int, timeout: float) -> None:
+        self.shares = shared_out(tests, machines)
+        self._timeout = timeout
+        self._stack = ExitStack()
+        self._at: dict[str, Inside] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def result(self, test: str) -> Went:
+        """Wait until this test is over. All VMs boot with the first call."""
+        if not self._at:
+            self._stack.enter_context(alone("vm-running"))
+            for share in self.shares:
+                inside = self._stack.enter_context(Inside(share, timeout=self._timeout))
+                self._at |= dict.fromkeys(share, inside)
+            for inside in dict.fromkeys(self._at.values()):
+                with suppress(Exception):  # the test that needs it will say so
+                    inside.boot()
+        return self._at[test].result(test)
+
+
+def shared_out(tests: Sequence[str], machines: int) -> list[list[str]]:
+    """Share tests out, a file at a time: what a file sets up is set up once."""
+    files: dict[str, list[str]] = {}
+    for test in tests:
+        files.setdefault(test.partition("::")[0], []).append(test)
+    shares: list[list[str]] = [[] for _ in range(machines)]
+    for file in sorted(files.values(), key=len, reverse=True):
+        min(shares, key=len).extend(file)
+    return [share for share in shares if share]
+
+
 def run_in_vm(args: Sequence[str], *, timeout: float) -> dict[str, Went]:
     """Boot a VM for these arguments of pytest; return how every test went.
 
     Raises MachineError if it was not done in time, or if it ran none.
     """
-    with Inside(args, timeout=timeout) as inside:
+    with alone("vm-running"), Inside(args, timeout=timeout) as inside:
         went = inside.all()
     if not went:
         raise MachineError(f"no test ran in the VM (pytest ended with {inside.status})")

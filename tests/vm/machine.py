@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -55,13 +54,11 @@ class Machine:
         self._order = {"args": list(args), "env": GUEST_ENV}
         self._process: subprocess.Popen[bytes] | None = None
         self._deadline = 0.0
-        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         try:
             disks = (image.system(), image.rootfs(), project.image(self._place, self._order))
             argv = self._argv(*disks)
-            self._stack.enter_context(image.alone("vm-running"))
             log = (self._place / "qemu.log").open("wb")
             with log:
                 self._process = subprocess.Popen(
@@ -88,7 +85,6 @@ class Machine:
 
     def _clean(self) -> None:
         shutil.rmtree(self._place, ignore_errors=True)
-        self._stack.close()
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield what the tests say, as they say it; the last one is `done`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as pytest has it
 
+from vm.image import alone
 from vm.machine import Machine
 
 
@@ -21,7 +22,8 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=900, help="seconds until it is ended")
     options, rest = parser.parse_known_args()
     began = time.monotonic()
-    with Machine(rest, timeout=options.timeout, shell=options.shell) as machine:
+    machine = Machine(rest, timeout=options.timeout, shell=options.shell)
+    with alone("vm-running"), machine:
         if options.shell:
             machine.wait()
             return 0

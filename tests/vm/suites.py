@@ -10,6 +10,17 @@ GVISOR: Final = re.compile(
     r"::TestPtrace::(test_an_exit_code_is_kept|test_a_signal_is_named|test_the_wall_limit_ends_a_job"
     r"|test_good_outputs_come_back_and_the_others_are_named)$"
 )
+# What is promised of a job, with the twins of the controls of the namespace backend.
+PROMISED: Final = re.compile(
+    r"::test_(no_network|own_processes_only|reviewed_system_only|read_only_root|no_capabilities"
+    r"|no_new_privileges|no_sibling_files|workspace_quota|file_size_limit|process_limit"
+    r"|memory_limit|cpu_limit|shared_kernel_class)(_sabotaged)?\[namespaces\]$"
+    r"|::test_system_calls_refused(_sabotaged)?\[mounts-namespaces\]$"
+    r"|::test_own_namespaces(\[namespaces\]|_sabotaged\[namespaces-(user|ipc|uts|cgroup)-)"
+    r"|::test_(no_host_directories|no_server_files|no_server_secrets|three_descriptors"
+    r"|clean_environment|no_shared_namespaces|ordinary_sockets_only|reviewed_digests|wall_limit"
+    r"|cancel|nothing_outlives_a_job|outputs_through_no_link)\[namespaces\]$"
+)
 # (name, file or folder, what is taken of its tests)
 SUITES: Final = (
     (
@@ -54,6 +65,7 @@ SUITES: Final = (
         "tests/reports",
         re.compile(r"\[namespaces(?!-dev)\b"),
     ),
+    ("the promises of the namespace backend", "tests/claims", PROMISED),
     ("gVisor", "packages/rookhold-exec/tests/test_contract_gvisor.py", GVISOR),
 )
 # Node takes three seconds to start in there: these tests of it and no others.

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from vm.collect import found
-from vm.inside import Inside
+from vm.inside import Fleet
 from vm.suites import NODE, SUITES, suite_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIMEOUT_SECONDS = 1500.0
+MACHINES = 2
 NODE_TESTS_MAX = 5
 
 
@@ -23,15 +24,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def inside(request: pytest.FixtureRequest) -> Iterator[Inside]:
-    """One VM for all the tests that were chosen."""
+def inside(request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """Two VMs for all the tests that were chosen."""
     wanted = [
         item.callspec.params["test"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.function is test_it_holds_in_the_vm
     ]
-    with Inside(wanted, timeout=TIMEOUT_SECONDS) as vm:
-        yield vm
+    with Fleet(wanted, machines=MACHINES, timeout=TIMEOUT_SECONDS) as vms:
+        yield vms
 
 
 def test_every_suite_is_collected() -> None:
@@ -45,7 +46,7 @@ def test_few_tests_start_node() -> None:
 
 
 @pytest.mark.vm
-def test_it_holds_in_the_vm(test: str, inside: Inside) -> None:
+def test_it_holds_in_the_vm(test: str, inside: Fleet) -> None:
     went = inside.result(test)
     text = "\n".join(went.text)
     if went.how == "skipped":
