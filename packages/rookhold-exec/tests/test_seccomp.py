@@ -53,30 +53,9 @@ INSTRUCTIONS = list(struct.iter_unpack("=HBBI", program()))
 
 
 def decide(nr: int, *args: int, arch: int = X86_64) -> int:
-    """Run the program on one call, made up; return its action."""
-    padded = (*args, *(0,) * (6 - len(args)))
-    data = struct.pack("<IIQ6Q", nr, arch, 0, *(each & (2**64 - 1) for each in padded))
-    at = value = 0
-    while True:
-        code, if_true, if_false, operand = INSTRUCTIONS[at]
-        at += 1
-        match code:
-            case 0x20:  # load a word
-                [value] = struct.unpack_from("<I", data, operand)
-            case 0x54:  # and
-                value &= operand
-            case 0x05:  # jump
-                at += operand
-            case 0x15:
-                at += if_true if value == operand else if_false
-            case 0x25:
-                at += if_true if value > operand else if_false
-            case 0x35:
-                at += if_true if value >= operand else if_false
-            case 0x06:  # return
-                return int(operand)
-            case _:
-                raise AssertionError(f"instruction {code:#x} is not one that libseccomp makes")
+    from rookhold_exec.seccomp import reference
+
+    return reference.decide(program(), nr, *args, machine=arch)
 
 
 def meets(rule: dict[str, Any], args: list[int]) -> bool:
@@ -140,6 +119,30 @@ def test_a_policy_that_contradicts_itself_is_not_built(policy: dict[str, Any]) -
     for wrong in (also_refused, misspelt, policy | {"highest": 300}):
         with pytest.raises(PolicyError):
             build(wrong)
+
+
+def test_a_program_that_decides_otherwise_than_libseccomp_is_not_built(
+    policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rookhold_exec.seccomp import build
+
+    def forgetful(alternatives: Any, allow: int, otherwise: int) -> list[bytes]:
+        return made([conditions[:1] for conditions in alternatives], allow, otherwise)
+
+    made = build.rules
+    monkeypatch.setattr(build, "rules", forgetful)  # of several conditions only the first is tested
+    with pytest.raises(build.PolicyError, match="libseccomp decides otherwise on setpriority"):
+        build.build(policy)
+
+
+def test_libseccomp_decides_as_the_committed_program_does(
+    policy: dict[str, Any], numbers: dict[str, int]
+) -> None:
+    from rookhold_exec.seccomp.reference import disagreement, reference
+
+    theirs = reference(policy, numbers)
+    assert disagreement(program(), theirs, policy, numbers) == ""
+    assert disagreement(program(), reference(policy | {"allow_if": []}, numbers), policy, numbers)
 
 
 def test_the_digest_is_of_the_bytes_and_other_machines_have_none() -> None:

@@ -1,7 +1,8 @@
 """Make the filter's bytes from its policy; for developers and tests only.
 
-libseccomp knows the numbers of the calls. The program is our own (`assembly`): libseccomp's takes
-twice as long to install, for every job.
+The program is laid out by ourselves (`assembly`), because libseccomp's takes twice as long to
+install, for every job. libseccomp stays the judge: it makes its own of the same policy, and nothing
+is built on which the two disagree (`reference`).
 
 `python -m rookhold_exec.seccomp.build` rewrites the committed program, `--check` compares it.
 """
@@ -16,6 +17,7 @@ from typing import Any, Final
 import pyseccomp  # type: ignore[import-untyped]
 
 from rookhold_exec.seccomp.assembly import Condition, answer, entry, rules, tree
+from rookhold_exec.seccomp.reference import disagreement, reference
 
 POLICY: Final = Path(__file__).with_name("policy.toml")
 PROGRAM: Final = Path(__file__).with_name("x86_64.bpf")
@@ -59,7 +61,10 @@ def build(policy: dict[str, Any]) -> bytes:
         ]
         leaves[numbers[name]] = rules(alternatives, pyseccomp.ALLOW, otherwise)
     head = entry(_AUDIT_ARCH_X86_64, policy["highest"], no_such_call)
-    return b"".join(head + tree(leaves, policy["highest"]))
+    made = b"".join(head + tree(leaves, policy["highest"]))
+    if where := disagreement(made, reference(policy, numbers), policy, numbers):
+        raise PolicyError(f"libseccomp decides otherwise on {where}")
+    return made
 
 
 def _condition(where: dict[str, Any]) -> Condition:
