@@ -51,9 +51,11 @@ def write(path, text):
     try:
         with open(path, "w") as file:
             file.write(text)
+            into = os.fstat(file.fileno())
     except OSError:
         return
-    changed.append(path)
+    if into.st_rdev != os.makedev(1, 3):  # not the null device, with which some are covered
+        changed.append(path)
 
 for path in ("kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory", "fs/file-max",
              "net/ipv4/ip_forward"):
