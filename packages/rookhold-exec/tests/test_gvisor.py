@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from gvisor import PLATFORMS, STABLE, opened, settings
+from gvisor import PLATFORMS, STABLE, groups_left, opened, settings
 
 from rookhold_exec.backends.gvisor import GROUPS, PROMISED
 from rookhold_exec.errors import SandboxStartError
@@ -257,11 +257,8 @@ def test_cancel_ends_a_job_at_once(harness: Harness, stopped: bool) -> None:
 
 def left_of(launcher: int) -> list[str]:
     """Return what is there of jobs of this launcher: processes and groups."""
-    found = [f"process {pid}" for pid in descendants(launcher)]
-    for top in ("pids", "memory", "cpuacct", "."):
-        root = Path("/sys/fs/cgroup") / top
-        found += [str(path) for path in root.glob(f"**/rookhold-{launcher}-*/job-*")]
-    return found
+    processes = [f"process {pid}" for pid in descendants(launcher)]
+    return processes + groups_left(f"rookhold-{launcher}-")
 
 
 def nothing_is_left(launcher: int) -> bool:

@@ -14,7 +14,6 @@ from rookhold_exec.backends import gvisor as backend
 from rookhold_exec.backends import runsc
 from rookhold_exec.backends.gvisor import Gvisor
 from rookhold_exec.errors import ExecutorUnavailableError, RuntimeChangedError
-from rookhold_exec.launcher.gvisor.family import _last_line
 from rookhold_exec.rootfs import RootfsError
 from rookhold_exec.settings import ExecSettings
 
@@ -166,30 +165,3 @@ def test_a_launcher_that_is_told_of_another_root_or_of_a_job_as_root_does_not_co
         assert 0 in (unopened.hello()["job_uid"], unopened.hello()["job_gid"])
         with pytest.raises(ExecutorUnavailableError):
             opened("ptrace", **account)
-
-
-LINES = b"I1 main.go:1] start\n%bI1 main.go:2] Exiting with status: %b\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        (LINES % (b"", b"36608"), 36608),
-        (LINES % (b"", b"9"), 9),
-        (LINES % (b'W1 sandbox.go:9] Wait RPC to container "c" failed: EOF\n', b"9"), None),
-        (LINES % (b"", b"-9"), None),
-        (LINES % (b"", b"9") + b"W1 main.go:3] and more\n", None),
-        (b"I1 main.go:1] start\n", None),
-        (b"", None),
-    ],
-)
-def test_only_a_log_that_says_how_the_workload_ended_is_believed(
-    tmp_path: Path, text: bytes, status: int | None
-) -> None:
-    (tmp_path / "runsc.log.20260101-000000.000000.run.txt").write_bytes(text)
-    assert _last_line(str(tmp_path)) == status
-
-
-def test_without_a_log_nothing_is_believed(tmp_path: Path) -> None:
-    assert _last_line(str(tmp_path)) is None
-    assert _last_line(str(tmp_path / "none")) is None

@@ -1,10 +1,9 @@
 """The processes of a sandbox: runsc, what serves its files, and the sandbox itself.
 
-runsc ends with its workload and says how that ended, but to a shell it says the same of an exit
-with 143 and of SIGTERM, and of a sandbox that was killed. Its log tells them apart, and no byte in
-that log is the job's. The gofer, which serves the sandbox its files, is no child of ours: its death
-is seen by a descriptor, and its cause read from the zombie that runsc has not collected yet. runsc
-kills it too, but once the sandbox is gone; so of the two the one that died first tells.
+runsc ends with its workload, and its log says how that ended. The gofer, which serves the sandbox
+its files, is no child of ours: its death is seen by a descriptor, and its cause read from the zombie
+that runsc has not collected yet. runsc kills it too, but once the sandbox is gone; so of the two the
+one that died first tells.
 """
 
 from __future__ import annotations
@@ -13,14 +12,11 @@ import os
 import select
 
 from rookhold_exec.launcher.family import Family
+from rookhold_exec.launcher.gvisor.ending import ending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rookhold_exec.launcher.spawn import Job
-
-_TOLD = b" Exiting with status: "
-_SANDBOX_GONE = b"Wait RPC to container "
-_LOG_MAX = 1 << 16
 
 
 class RuntimeLostError(Exception):
@@ -30,11 +26,11 @@ class RuntimeLostError(Exception):
 class Runtime(Family):
     """runsc and all below it; `payload` is runsc, and `status` becomes the workload's own."""
 
-    __slots__ = ("_gofer", "_helpers", "_logs", "_poll", "lost")
+    __slots__ = ("_gofer", "_helpers", "_poll", "_told_in", "lost")
 
-    def __init__(self, payload: int, logs: str) -> None:
+    def __init__(self, payload: int, logs: str, panic: str) -> None:
         super().__init__(payload)
-        self._logs = logs
+        self._told_in = (logs, panic)
         self._gofer = -1
         self._helpers: list[int] = []  # descriptors of gofer and sandbox
         self.lost = False
@@ -71,7 +67,7 @@ class Runtime(Family):
             self._helpers = []
 
     def _learn(self) -> None:
-        told = _last_line(self._logs)
+        told = ending(*self._told_in)
         if told is None:
             self.lost = True
         else:
@@ -94,18 +90,3 @@ def _was_killed(pid: int) -> bool:
         return False
     fields = stat[stat.rindex(b")") + 2 :].split()
     return fields[0] == b"Z" and os.WIFSIGNALED(int(fields[49]))
-
-
-def _last_line(directory: str) -> int | None:
-    """Return the wait status of the workload as runsc logged it; None if it did not learn of it."""
-    try:
-        [name] = [name for name in os.listdir(directory) if ".run" in name]
-        with open(f"{directory}/{name}", "rb") as log:
-            text = log.read(_LOG_MAX)
-    except (OSError, ValueError):
-        return None
-    *earlier, last = text.rstrip(b"\n").split(b"\n")
-    if any(_SANDBOX_GONE in line for line in earlier):
-        return None
-    _, told, status = last.rpartition(_TOLD)
-    return int(status) if told and status.isdigit() else None

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 START_SECONDS = 20.0  # for runsc, the sandbox and the interpreter together
 _LOOK_SECONDS = 0.2
 _LOGS = f"{BUNDLE}/log"
+_PANIC = f"{BUNDLE}/panic"  # also in the flags that the backend gives
 _WORK = f"{SPACE}/work"
 _SAID = f"{SPACE}/shm/.rookhold"
 _SHOWN_MAX = 4096
@@ -132,7 +133,7 @@ class Start:
         self._let_go = False
         self._meter = Meter(job)
         payload = _clone(job, gvisor)
-        self._family = Runtime(payload, _LOGS)
+        self._family = Runtime(payload, _LOGS, _PANIC)
         for fd in (job.stdout, job.stderr):
             os.close(fd)
         if job.stdin != job.setup.null:
