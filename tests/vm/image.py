@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rootfs import test_rootfs
+import rootfs as rootfs_of_tests
 
 from rookhold_exec.rootfs import debian
 
@@ -80,12 +80,26 @@ def cache() -> Path:
 
 def system() -> Path:
     """Return the folder with `kernel` and `system.img`, building them if they are not kept."""
-    return kept("vm", Path(__file__).read_bytes(), _build)
+    return kept("vm", _recipe(), _build)
+
+
+def _recipe() -> bytes:
+    """Return what decides what the system image holds."""
+    return "\n".join((SUITE, *PACKAGES, *UNWANTED, SIZE, INIT, MAKE_IMAGE)).encode()
+
+
+def lacking() -> str:
+    """Say what this host lacks to build the system image; nothing if it is there."""
+    return "" if _place("vm", _recipe()).exists() else rootfs_of_tests.lacking()
+
+
+def _place(name: str, content: bytes) -> Path:
+    return cache() / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def kept(name: str, content: bytes, build: Callable[[Path], None]) -> Path:
     """Return the folder that was built from `content`; it appears whole or not at all."""
-    place = cache() / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
+    place = _place(name, content)
     if place.exists():
         os.utime(place)
         return place
@@ -135,7 +149,7 @@ def rootfs() -> Path:
 
     The VM's tests find it as the host's find theirs: by that name, where tests keep such things.
     """
-    built = test_rootfs()
+    built = rootfs_of_tests.test_rootfs()
     content = f"{built.name}\n{MAKE_ROOTFS}".encode()
     return kept("vm-rootfs", content, lambda out: _build_rootfs(built, out)) / "rootfs.img"
 

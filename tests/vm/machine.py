@@ -166,8 +166,10 @@ def _die_with_parent() -> None:
 
 def lacking() -> str:
     """Say what this host lacks to boot the VM, or nothing."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return "only root can make its disks"
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    for tool in (QEMU, "mmdebstrap", "mke2fs"):
+    for tool in (QEMU, "mke2fs"):
         if shutil.which(tool, path=path) is None:
             return f"no {tool} to make or run a VM with"
-    return "" if sys.platform == "linux" else "not Linux"
+    return image.lacking()
