@@ -298,6 +298,8 @@ def test_development_as_root_with_an_account_is_started_the_same_way(production:
         ({"SANDBOX_UID_BASE": str(ACCOUNT - 1)}, "setting_conflict", "ROOKHOLD_SANDBOX_UID_BASE"),
         ({"GVISOR_UID": str(ACCOUNT)}, "setting_conflict", "ROOKHOLD_GVISOR_UID"),
         ({"READY_FD": "2"}, "setting_invalid", "ROOKHOLD_READY_FD"),
+        ({"READY_FD": "²"}, "setting_invalid", "ROOKHOLD_READY_FD"),
+        ({"LIFELINE_FD": "9" * 5000}, "setting_invalid", "ROOKHOLD_LIFELINE_FD"),
     ],
 )
 def test_a_refused_start_ends_with_one_and_says_why(

@@ -58,8 +58,9 @@ def main(environ: Mapping[str, str]) -> int:
 
 def _inherited(environ: Mapping[str, str]) -> list[int]:
     """Return the descriptors that a parent hands to the server; what is none it refuses itself."""
-    given = (environ.get(name, "") for name in _INHERITED)
-    return [int(text) for text in given if text.isdigit() and _is_open(int(text))]
+    given = {environ.get(name, "") for name in _INHERITED}  # one descriptor may be both
+    numbers = {int(text) for text in given if text.isascii() and text.isdigit() and len(text) < 20}
+    return sorted(fd for fd in numbers if fd > 2 and _is_open(fd))
 
 
 def _is_open(fd: int) -> bool:
@@ -67,7 +68,7 @@ def _is_open(fd: int) -> bool:
         os.fstat(fd)
     except (OSError, OverflowError):
         return False
-    return fd > 2
+    return True
 
 
 class Signals:
@@ -78,7 +79,9 @@ class Signals:
         self.readable, self._told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
         for number in _FORWARDED:
-            signal.signal(number, self._note)
+            # Under nohup a terminal that goes away must not reach the server by way of us.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._note)
         # Whoever started us may have blocked them for itself; exec hands that on.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
 
@@ -189,7 +192,9 @@ class Supervisor:
     def _hear(self) -> None:
         """Do what the server asks, if it is one of the two things that it may ask."""
         try:
-            data = self._ours.recv(MESSAGE_MAX)
+            data = self._ours.recv(MESSAGE_MAX, socket.MSG_DONTWAIT)
+        except BlockingIOError:  # the event was of a launcher that has been forgotten meanwhile
+            return
         except OSError:
             data = b""
         if not data:
@@ -210,9 +215,9 @@ class Supervisor:
         if self._hello is None or self._launcher_pidfd >= 0:
             self._refuse(_ENOTSUP if self._hello is None else _EBUSY)
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs:
-            try:
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ours, theirs:
                 ours.send(self._hello)  # the first that it hears, and nobody can take it back
                 self._launcher = begin(
                     [sys.executable, *OPTIONS, PROGRAM],
@@ -225,8 +230,8 @@ class Supervisor:
                 self._waiting.register(self._launcher_pidfd, select.POLLIN)
                 answer = encode({"op": LAUNCHED, "pid": self._launcher})
                 self._answer(answer, ours.fileno(), self._launcher_pidfd)
-            except OSError as error:
-                self._refuse(error.errno or 0)
+        except OSError as error:
+            self._refuse(error.errno or 0)
 
     def _refuse(self, number: int) -> None:
         try:
