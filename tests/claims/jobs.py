@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gateway import Gateway
+    from isolating import Isolating
 
     from rookhold.results import JobDetail, Result
 
@@ -48,10 +50,20 @@ class Jobs:
     """Runs Python programs on one gateway, with some controls switched off for a twin."""
 
     gateway: Gateway
+    kind: Isolating | None = None  # nothing on `off`
     switched_off: tuple[str, ...] = ()
 
     def without(self, *controls: str) -> Jobs:
         return replace(self, switched_off=controls)
+
+    @property
+    def own_kernel(self) -> bool:
+        """Whether a job has a kernel of its own, and none of its processes is one of the host."""
+        return self.kind is not None and self.kind.own_kernel
+
+    def limits(self, **wanted: int) -> dict[str, int]:
+        """Return limits that leave the program itself what is wanted."""
+        return wanted if self.kind is None else self.kind.limits(**wanted)
 
     def source(self, code: str) -> str:
         return f"# without: {', '.join(self.switched_off)}\n{code}" if self.switched_off else code
@@ -59,6 +71,18 @@ class Jobs:
     def submit(self, code: str, **more: Any) -> str:
         with self.gateway.client() as client:
             return client.submit("python", self.source(code), **more).job_id
+
+    def runtime(self) -> list[int]:
+        """Return the processes of runsc that live below the gateway: sandboxes, whatever is in."""
+        found = []
+        for pid in self.gateway.processes():
+            try:
+                name = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue  # it ended while we looked
+            if name.startswith(b"runsc"):
+                found.append(pid)
+        return found
 
     def finish(self, job_id: str) -> Ran:
         with self.gateway.client() as client:

@@ -8,6 +8,7 @@ server, the launcher and the sandbox is the real thing. No test but a twin runs 
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import sys
 import tempfile
@@ -19,9 +20,11 @@ import anyio
 from msgspec.structs import replace
 
 import rookhold_exec
+from rookhold_exec.backends.gvisor import Gvisor
+from rookhold_exec.backends.namespaces import Namespaces
 from rookhold_exec.backends.namespaces_dev import NamespacesDev
 from rookhold_exec.backends.off import Off
-from rookhold_types.isolation import Control, IsolationClass
+from rookhold_types.isolation import BACKEND_FACTS, Control, IsolationClass
 from rookhold_types.limits import LimitEnforcement
 
 if TYPE_CHECKING:
@@ -42,7 +45,12 @@ if TYPE_CHECKING:
 MARKER = b"# without: "
 LONG_SECONDS = 120
 
-_BACKENDS = {"namespaces-dev": NamespacesDev, "off": Off}
+_BACKENDS = {
+    "off": Off,
+    "namespaces-dev": NamespacesDev,
+    "namespaces": Namespaces,
+    "gvisor": Gvisor,
+}
 
 # A control that is no setting is switched off in a copy of the launcher: (file, text, new text).
 _Edit = tuple[str, str, str]  # a file of the launcher, what it says, what it says instead
@@ -52,6 +60,39 @@ _EDITS: dict[str, tuple[_Edit, ...]] = {
             "root.py",
             '_BOUND = ("/usr", ',
             '_BOUND = ("/root", "/home", "/var", "/run", "/opt", "/srv", "/usr", ',
+        ),
+        (
+            "gvisor/root.py",
+            "mount(entry.path.encode(), f",
+            'mount(b"/" + entry.name.encode() if entry.name in '
+            '("root", "home", "var", "run", "opt", "srv") else entry.path.encode(), f',
+        ),
+    ),
+    "no-network": (
+        ("gvisor/config.json", ',\n      {"type": "network"}\n', "\n"),
+        ("gvisor/setup.py", "--network=none", "--network=host"),
+    ),
+    "own-tmp": (
+        ("gvisor/config.json", '"source": "/space/tmp"', '"source": "/tmp"'),
+        (
+            "gvisor/root.py",
+            '    add_attributes(b"/", MOUNT_ATTR_RDONLY)\n',
+            '    mount(b"shared", b"/tmp", b"tmpfs", MS_NOSUID, b"mode=1777")\n'
+            '    add_attributes(b"/", MOUNT_ATTR_RDONLY)\n',
+        ),
+    ),
+    "closed-descriptors": (
+        (
+            "confine.py",
+            "        if supervisor.recv(1) != GO:\n",
+            "        os.dup2(2, 500)\n        if supervisor.recv(1) != GO:\n",
+        ),
+    ),
+    "no-links": (
+        (
+            "collect.py",
+            "open_beneath(work, path.encode(), _FLAGS)",
+            "os.open(path, os.O_RDONLY | os.O_NONBLOCK, dir_fd=work)",
         ),
     ),
     "read-only-usr": (
@@ -65,6 +106,11 @@ _EDITS: dict[str, tuple[_Edit, ...]] = {
         ("family.py", "        job.group.kill()\n", "        return\n"),
         # the launcher's own look at what a killed supervisor has left
         ("family.py", "    while orphans := [", "    while orphans := [] and ["),
+        (  # nor does the end of its supervisor end runsc
+            "gvisor/supervisor.py",
+            "        prctl(PR_SET_PDEATHSIG, SIGKILL)\n        if os.getppid()",
+            "        if os.getppid()",
+        ),
     ),
     "looking": (
         (
@@ -74,6 +120,10 @@ _EDITS: dict[str, tuple[_Edit, ...]] = {
         ),
     ),
 }
+
+
+# What is lost with an edit besides: the executor would not open without it.
+_LOST_TOO = {"no-network": ("user-namespace",), "own-tmp": ("workspace-quota",)}
 
 
 class Careless:
@@ -102,9 +152,12 @@ def _leaking(executor: LaunchedExecutor, plan: SandboxPlan, argv: list[str]) -> 
 def _boasting(
     executor: LaunchedExecutor, plan: SandboxPlan, controls: tuple[str, ...]
 ) -> Provenance:
-    """Claim a class that nobody reviewed."""
+    """Claim a class that was not earned."""
     seen = type(executor)._observed(executor, plan, controls)
-    return replace(seen, isolation_class=IsolationClass.LINUX_SHARED_KERNEL, isolated=True)
+    isolation_class = BACKEND_FACTS[executor.backend].isolation_class
+    if isolation_class is IsolationClass.NONE:
+        isolation_class = IsolationClass.LINUX_SHARED_KERNEL
+    return replace(seen, isolation_class=isolation_class, isolated=True)
 
 
 def _overstating(_: tuple[str, ...]) -> LimitEnforcement:
@@ -153,7 +206,13 @@ class Weakened:
             return self._open[names]
 
     def _make(self, names: frozenset[str]) -> LaunchedExecutor:
-        settings = replace(self._settings, faults=names & {control.value for control in Control})
+        if "own-kernel" in names:
+            # What is left without a kernel of its own: the host's. Such a twin does no harm.
+            return Off(self._settings, "weakened on purpose, for a test")
+        faults = names & {control.value for control in Control}
+        if self._backend == "gvisor":
+            faults |= {each for name in names for each in _LOST_TOO.get(name, ())}
+        settings = replace(self._settings, faults=faults, surveyed=_surveyed())
         if edits := sorted(names & _EDITS.keys()):
             settings = replace(settings, launcher=self._copy(edits))
         executor = _BACKENDS[self._backend](settings, "weakened on purpose, for a test")
@@ -186,8 +245,25 @@ class Weakened:
         return launcher
 
 
+def _surveyed() -> dict[str, Any] | None:
+    """Return what the tests have found out about this host already, where that takes seconds."""
+    path = os.environ.get("CLAIMS_SURVEYED")
+    if path is None:
+        return None
+    told: dict[str, Any] = pickle.loads(Path(path).read_bytes())
+    return told
+
+
 def namespaces_dev(settings: ExecSettings) -> Weakened:
     return Weakened("namespaces-dev", settings)
+
+
+def namespaces(settings: ExecSettings) -> Weakened:
+    return Weakened("namespaces", settings)
+
+
+def gvisor(settings: ExecSettings) -> Weakened:
+    return Weakened("gvisor", settings)
 
 
 def off(settings: ExecSettings) -> Weakened:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from invariants import chain_link
+from isolating import ISOLATING
 
 from rookhold_attestation import AttestationError, PrivateKey, PublicKey, verify_envelope
 from rookhold_types.canonical import canonical
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from claims.conftest import Gateways
     from claims.jobs import Jobs
 
     from rookhold.results import Event
@@ -52,8 +54,11 @@ class Evidence:
 
 
 def gather(jobs: Jobs) -> Evidence:
-    ran = jobs.run(PRINT)
-    job_id = ran.result.job_id
+    return collect(jobs, jobs.run(PRINT).result.job_id)
+
+
+def collect(jobs: Jobs, job_id: str) -> Evidence:
+    ran = jobs.finish(job_id)
     with jobs.gateway.client() as client:
         return Evidence(
             job_id=job_id,
@@ -66,11 +71,9 @@ def gather(jobs: Jobs) -> Evidence:
         )
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param("confined", marks=pytest.mark.linux_ns), "watched"]
-)
-def evidence(request: pytest.FixtureRequest) -> Evidence:
-    return gather(request.getfixturevalue(request.param))
+@pytest.fixture(scope="module", params=[*ISOLATING, "off"])
+def evidence(request: pytest.FixtureRequest, gateways: Gateways) -> Evidence:
+    return gather(gateways.real(request.param))
 
 
 def digest(content: bytes) -> str:

@@ -10,8 +10,6 @@ import pytest
 if TYPE_CHECKING:
     from claims.jobs import Jobs
 
-pytestmark = pytest.mark.linux_ns
-
 # The secrets arrive on stdin and are never in a file of the job's own.
 SEARCH = """
 import json, os, stat
