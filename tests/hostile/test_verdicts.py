@@ -222,7 +222,7 @@ os._exit(9)
 @pytest.mark.parametrize("code", [0, 5])
 def test_ending_while_it_is_cancelled_has_one_consistent_outcome(target: Target, code: int) -> None:
     seen = set()
-    for _ in range(10):
+    for _ in range(target.on(10, gvisor=3)):
         report = target.cancel("bash", f"echo up; exit {code}", b"up").report
         outcome = (report.status, report.exit_code, report.killed_by)
         own = JobStatus.FAILED if code else JobStatus.SUCCEEDED
@@ -247,7 +247,7 @@ def test_a_cancel_at_any_moment_of_a_start_leaves_an_end_and_nothing_else(target
         assert all(isinstance(event, OutputRecord) for event in seen[:-1])
         return await running.wait()
 
-    for n in range(8):
+    for n in range(target.on(8, gvisor=4)):
         report = target.harness.do(scenario(n * 0.002))
         assert report.status is JobStatus.CANCELLED
     assert target.before.left_between_jobs() == []
