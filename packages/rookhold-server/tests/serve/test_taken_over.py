@@ -47,16 +47,16 @@ def launched():
 def silence(seconds=1.0):
     return not select.select([supervisor], [], [], seconds)[0]
 
-def order(launcher, **change):
+def order(launcher, streams=(), **change):
     ours, theirs = socket.socketpair()
-    out = os.memfd_create("out")
+    read, out = os.pipe()
     job = {
         "op": START, "job": "0123", "argv": [b"/usr/bin/id"], "environment": {}, "script": "job.sh",
         "outputs": [], "directory": "", "slot": 0, "wall_ms": 5000, "cpu_seconds": 5,
         "mem_bytes": 64 << 20, "processes": 16, "file_bytes": 1 << 20, "space_bytes": 1 << 20,
         "inodes": 64, **change,
     }
-    rights = array.array("i", [theirs.fileno(), out, out])
+    rights = array.array("i", [theirs.fileno(), *(streams or (out, out))])
     launcher.sendmsg([encode(job)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
     theirs.close()
     ours.settimeout(20)
@@ -202,6 +202,9 @@ def test_what_root_told_the_launcher_first_cannot_be_told_again(attack: Attack) 
         "job=''",
         "directory='/etc'",
         "directory='/proc/1/root'",
+        "cpu_seconds=[None] * 4000",
+        "space_bytes=0",
+        "argv=[]",
     ],
 )
 def test_an_order_that_reaches_beyond_a_job_is_refused_by_the_launcher(
@@ -212,6 +215,18 @@ def test_an_order_that_reaches_beyond_a_job_is_refused_by_the_launcher(
         say(answer=order(launcher, {change}))
     """)
     assert said == {"answer": {"op": "failed", "stage": "order"}}
+
+
+def test_no_job_is_given_a_directory_or_a_socket_of_the_host(attack: Attack) -> None:
+    said = attack("""
+        _, launcher, _, _ = launched()
+        read, write = os.pipe()
+        top, net = os.open("/", os.O_RDONLY), socket.socket().detach()
+        say(answers=[order(launcher, given) for given in (
+            (write, write, top), (top, write), (write, net), (write, write, net)
+        )])
+    """)
+    assert said == {"answers": [{"op": "failed", "stage": "order"}] * 4}
 
 
 def test_it_has_no_privilege_and_cannot_get_one(attack: Attack) -> None:

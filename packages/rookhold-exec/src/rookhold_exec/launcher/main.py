@@ -96,6 +96,7 @@ class Launcher:
         setup = self._setup
         try:
             orders.check(message, workers=setup.workers, directory=setup.directories)
+            orders.check_streams(fds[1:])
             job = Job(setup, message, control, fds[1:])
             if self._setup.mode == OFF:
                 start(job, 0, plain.supervise)

@@ -8,6 +8,7 @@ from _socket import AF_UNIX, MSG_NOSIGNAL, SOCK_SEQPACKET, socketpair
 from rookhold_exec.launcher import limits as rlimits
 from rookhold_exec.launcher.descriptors import raise_descriptor
 from rookhold_exec.launcher.group import PIDS
+from rookhold_exec.launcher.signals import SIGKILL
 from rookhold_exec.unshare import (
     CLONE_NEWIPC,
     CLONE_NEWNET,
@@ -137,8 +138,13 @@ def start(job: Job, flags: int, supervise: Callable[[Job], NoReturn]) -> None:
         finally:
             os._exit(124)
     job.pid = pid
-    low = os.pidfd_open(pid)
     try:
-        job.pidfd = raise_descriptor(low)
-    finally:
-        os.close(low)
+        low = os.pidfd_open(pid)
+        try:
+            job.pidfd = raise_descriptor(low)
+        finally:
+            os.close(low)
+    except OSError:  # no descriptor left: nobody would ever hear of its end, or could end it
+        os.kill(pid, SIGKILL)
+        os.waitpid(pid, 0)
+        raise
