@@ -72,6 +72,7 @@ _EDITS: dict[str, tuple[_Edit, ...]] = {
         ("gvisor/config.json", ',\n      {"type": "network"}\n', "\n"),
         ("gvisor/setup.py", "--network=none", "--network=host"),
     ),
+    "no-pid": (("gvisor/config.json", '{"type": "pid"},\n      ', ""),),
     "own-tmp": (
         ("gvisor/config.json", '"source": "/space/tmp"', '"source": "/tmp"'),
         (
@@ -123,7 +124,7 @@ _EDITS: dict[str, tuple[_Edit, ...]] = {
 
 
 # What is lost with an edit besides: the executor would not open without it.
-_LOST_TOO = {"no-network": ("user-namespace",), "own-tmp": ("workspace-quota",)}
+_LOST_TOO = {"no-network": ("network-namespace", "user-namespace"), "own-tmp": ("workspace-quota",)}
 
 
 class Careless:
