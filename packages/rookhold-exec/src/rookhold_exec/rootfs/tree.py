@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from rookhold_exec.rootfs import mounts
 from rookhold_exec.rootfs.errors import (
     ChangingError,
     MountedInsideError,
@@ -76,10 +77,18 @@ class Walk:
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield every entry by the byte order of its whole path; the tree itself comes first."""
+        self._check_mounts()
         status = os.fstat(self._root)
         names = self._names(self._root, b"/")
         yield self._entry(b"/", status, b"", self._xattrs(self._root, b".", b"/"), not names)
         yield from self._below(self._root, b"/", names, 1)
+        self._check_mounts()
+
+    def _check_mounts(self) -> None:
+        """Refuse what a bind mount shows here: jobs see what lies below it, on the same device."""
+        with _Reading(b"/"):
+            for mounted in mounts.below(self._root):
+                raise MountedInsideError(printable(mounted))
 
     def _below(
         self, directory: int, prefix: bytes, names: list[bytes], depth: int
