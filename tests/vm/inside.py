@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from .image import alone
-from .machine import Machine, MachineError
+from .machine import SILENCE_SECONDS, Machine, MachineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,11 +34,14 @@ class Went:
 class Inside:
     """A VM that runs these tests, in this order if fixtures allow; read them in any."""
 
-    def __init__(self, args: Sequence[str], *, timeout: float) -> None:
+    def __init__(
+        self, args: Sequence[str], *, timeout: float, silence: float = SILENCE_SECONDS
+    ) -> None:
         self.went: dict[str, Went] = {}
         self.status: int | None = None  # pytest's own, at the end
         self._args = args
         self._timeout = timeout
+        self._silence = silence
         self._over: dict[str, bool] = {}
         self._stack = ExitStack()
         self._events: Iterator[dict[str, Any]] | None = None
@@ -58,7 +61,8 @@ class Inside:
     def boot(self) -> None:
         """Boot the VM if that has not been done."""
         if self._events is None:
-            machine = self._stack.enter_context(Machine(self._args, timeout=self._timeout))
+            wanted = Machine(self._args, timeout=self._timeout, silence=self._silence)
+            machine = self._stack.enter_context(wanted)
             self._events = machine.events()
 
     def result(self, test: str) -> Went:
@@ -157,7 +161,7 @@ def run_in_vm(args: Sequence[str], *, timeout: float) -> dict[str, Went]:
 
     Raises MachineError if it was not done in time, or if it ran none.
     """
-    with alone("vm-running"), Inside(args, timeout=timeout) as inside:
+    with alone("vm-running"), Inside(args, timeout=timeout, silence=timeout) as inside:
         went = inside.all()
     if not went:
         raise MachineError(f"no test ran in the VM (pytest ended with {inside.status})")

@@ -22,7 +22,8 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=900, help="seconds until it is ended")
     options, rest = parser.parse_known_args()
     began = time.monotonic()
-    machine = Machine(rest, timeout=options.timeout, shell=options.shell)
+    bound = options.timeout
+    machine = Machine(rest, timeout=bound, silence=bound, shell=options.shell)
     with alone("vm-running"), machine:
         if options.shell:
             machine.wait()

@@ -13,7 +13,7 @@ ln -sf /proc/self/fd /dev/fd
 ln -sf /proc/self/fd/0 /dev/stdin
 ln -sf /proc/self/fd/1 /dev/stdout
 ln -sf /proc/self/fd/2 /dev/stderr
-if [ -e /dev/nvme0n3 ]; then mount -t ext4 -o ro /dev/nvme0n3 /guest; fi
+if [ -e /dev/nvme0n3 ]; then mount -t ext4 -o noatime /dev/nvme0n3 /guest; fi
 ip link set lo up
 hostname rookhold-vm
 

@@ -1,0 +1,24 @@
+"""The big counts on the namespace backend, in the VM: hours, by make soak only."""
+
+from __future__ import annotations
+
+import pytest
+from vm.inside import run_in_vm
+
+HOURS = 4 * 3600.0
+
+
+@pytest.mark.vm
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("test_jobs_in_a_row.py", "test_two_thousand_jobs"),
+        ("test_random_kills.py", "test_two_hundred_kills"),
+    ],
+)
+def test_it_endures_in_the_vm(file: str, name: str) -> None:
+    chosen = f"{name} and namespaces and not namespaces-dev"
+    went = run_in_vm(["-m", "soak", f"tests/endurance/{file}", "-k", chosen], timeout=HOURS)
+    failed = {test: each.text for test, each in went.items() if each.how != "passed"}
+    assert failed == {}
