@@ -277,10 +277,15 @@ def test_a_process_of_the_runtime_that_is_killed_costs_its_job_alone(
     async def scenario() -> None:
         running, events = await begun(harness, "echo up; sleep 60")
         os.kill(below(harness)[victim], 9)
-        assert [event async for event in events]
+        assert victim == "gofer" or [event async for event in events]
+        async for _ in events:
+            pass
         report = await running.wait()
-        assert report.status is JobStatus.ERROR
-        assert (report.exit_code, report.killed_by) == (None, None)
+        # Without its gofer a sandbox kills its workload; where that ends first, it is what is told.
+        told = {None, "signal-9"} if victim == "gofer" else {None}
+        assert report.killed_by in told
+        ended = JobStatus.ERROR if report.killed_by is None else JobStatus.FAILED
+        assert (report.status, report.exit_code) == (ended, None)
 
     harness.do(scenario())
     assert nothing_is_left(launcher_of(harness))

@@ -1,9 +1,10 @@
 """The processes of a sandbox: runsc, what serves its files, and the sandbox itself.
 
 runsc ends with its workload, and its log says how that ended. The gofer, which serves the sandbox
-its files, is no child of ours: its death is seen by a descriptor, and its cause read from the zombie
-that runsc has not collected yet. runsc kills it too, but once the sandbox is gone; so of the two the
-one that died first tells.
+its files, is no child of ours: its death is seen by a descriptor, and its cause read from the
+zombie that runsc has not collected yet. runsc itself kills it at every end, but only once it has
+collected the sandbox; so a gofer that a signal ended beside a living sandbox was killed by others,
+and the sandbox will kill its workload over that.
 """
 
 from __future__ import annotations
@@ -26,45 +27,38 @@ class RuntimeLostError(Exception):
 class Runtime(Family):
     """runsc and all below it; `payload` is runsc, and `status` becomes the workload's own."""
 
-    __slots__ = ("_gofer", "_helpers", "_poll", "_told_in", "lost")
+    __slots__ = ("_gofer", "_poll", "_sandbox", "_told_in", "_watching", "lost")
 
     def __init__(self, payload: int, logs: str, panic: str) -> None:
         super().__init__(payload)
         self._told_in = (logs, panic)
-        self._gofer = -1
-        self._helpers: list[int] = []  # descriptors of gofer and sandbox
+        self._gofer = self._sandbox = self._watching = -1
         self.lost = False
         self._poll = select.epoll()
         self._poll.register(self.signals, select.EPOLLIN)
         self.events = self._poll.fileno()
 
     def follow(self, gofer: int, sandbox: int) -> None:
-        """Watch which of the two ends first."""
-        self._gofer = gofer
-        for pid in (gofer, sandbox):
-            self._helpers.append(os.pidfd_open(pid))
-            self._poll.register(self._helpers[-1], select.EPOLLIN)
+        """Watch for an end of the gofer before its time."""
+        self._gofer, self._sandbox = gofer, sandbox
+        self._watching = os.pidfd_open(gofer)
+        self._poll.register(self._watching, select.EPOLLIN)
 
     def reap(self, *, wait: bool = False) -> bool:
-        self._look_at_helpers()
+        self._look_at_gofer()
         before = self.ended
         left = super().reap(wait=wait)
         if self.ended and not before:
             self._learn()
         return left
 
-    def _look_at_helpers(self) -> None:
-        if not self._helpers:
+    def _look_at_gofer(self) -> None:
+        if self._watching < 0 or all(fd != self._watching for fd, _ in self._poll.poll(0)):
             return
-        # The kernel gives them in the order in which they became ready.
-        ended = [fd for fd, _ in self._poll.poll(0) if fd in self._helpers]
-        if ended:
-            gofer = self._helpers[0]
-            self.lost = ended[0] == gofer and _was_killed(self._gofer)
-            for fd in self._helpers:
-                self._poll.unregister(fd)
-                os.close(fd)
-            self._helpers = []
+        self._poll.unregister(self._watching)
+        os.close(self._watching)
+        self._watching = -1
+        self.lost = _was_killed(self._gofer) and _lives(self._sandbox)
 
     def _learn(self) -> None:
         told = ending(*self._told_in)
@@ -82,11 +76,20 @@ class Runtime(Family):
 
 
 def _was_killed(pid: int) -> bool:
-    """Say whether a signal ended this process; one that was collected already ended by itself."""
+    """Say whether a signal ended this process, which has not been collected yet."""
+    fields = _stat(pid)
+    return fields[:1] == [b"Z"] and os.WIFSIGNALED(int(fields[49]))
+
+
+def _lives(pid: int) -> bool:
+    return _stat(pid)[:1] not in ([], [b"Z"], [b"X"])
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Return what /proc tells of a process, from its state on; nothing once it was collected."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as text:
             stat = text.read()
     except OSError:
-        return False
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return fields[0] == b"Z" and os.WIFSIGNALED(int(fields[49]))
+        return []
+    return stat[stat.rindex(b")") + 2 :].split()
