@@ -16,6 +16,7 @@ from reviewed import VERSION_2, WithAnyGroups, surveyed
 from rootfs import test_rootfs
 
 from rookhold_exec.backends.namespaces import PROMISED, Namespaces
+from rookhold_exec.launcher.groups import Groups, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,8 @@ def test_all_but_the_groups_holds_without_root() -> None:
 def unit() -> Iterator[Path]:
     """Make a group as systemd makes one for a unit of that account, delegated to it."""
     [kind] = VERSION_2.values
-    [[_, _, place]] = surveyed(kind)["found"]["places"]
+    [[name, version, place]] = surveyed(kind)["found"]["places"]
+    Groups([(name, version, place)], own_name()).close()  # the place itself may have to be made
     made = Path(place) / f"test-{os.getpid()}.service"
     made.mkdir()
     os.setxattr(made, "user.delegate", b"1")
