@@ -74,6 +74,19 @@ def test_what_tells_of_hosts_and_installations_is_left_out(
     assert not (target / name).exists()
 
 
+def test_no_hard_link_leads_out_by_way_of_a_symbolic_one(fake: FakeDebian, target: Path) -> None:
+    outside = target.parent / "outside"
+    outside.mkdir()
+    secret = outside / "secret"
+    secret.write_text("of this host")
+    secret.chmod(0o600)
+    fake.link("usr/lib/way", str(outside))
+    fake.link("usr/lib/taken", "usr/lib/way/secret", kind=tarfile.LNKTYPE)
+    fake.installs(PINNED)
+    assert "link to what is left out" in str(refused(target))
+    assert (secret.stat().st_nlink, stat.S_IMODE(secret.stat().st_mode)) == (1, 0o600)
+
+
 def test_licences_are_kept(fake: FakeDebian, target: Path) -> None:
     fake.put("usr/share/doc/bash/copyright", b"x")
     fake.put("usr/share/doc/bash/changelog.gz", b"x")

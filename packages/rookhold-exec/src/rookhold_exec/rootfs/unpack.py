@@ -83,6 +83,8 @@ class Tree:
 
     def _hard_link(self, path: str, source: str) -> None:
         self._make_parent(path)
+        if source.rpartition("/")[0] not in self._directories:  # or it could be by way of a link
+            raise BuildFailedError("it has a link to what is left out")
         try:
             os.link(self._at(source), self._at(path), follow_symlinks=False)
         except FileNotFoundError as error:  # to something that the layout drops
