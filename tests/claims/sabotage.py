@@ -82,6 +82,9 @@ _EDITS: dict[str, tuple[_Edit, ...]] = {
             '    add_attributes(b"/", MOUNT_ATTR_RDONLY)\n',
         ),
     ),
+    "masks": (
+        ("masks.py", "    for source, target in masks:\n", "    for source, target in ():\n"),
+    ),
     "closed-descriptors": (
         (
             "confine.py",
