@@ -61,9 +61,9 @@ def as_account(kind: type[Namespaces], faults: list[str], group: str = "") -> li
     """Run the program as an account with a range of ids, from the group whose list that is."""
     gid = pwd.getpwnam(ACCOUNT).pw_gid
     script = (
-        "mount -t tmpfs none /mnt && "
-        f"echo {ACCOUNT}:{FIRST_UID}:8 | tee /mnt/subuid > /mnt/subgid && "
-        "mount --bind /mnt/subuid /etc/subuid && mount --bind /mnt/subgid /etc/subgid && "
+        "range=$(mktemp) && chmod 644 $range && "
+        f"echo {ACCOUNT}:{FIRST_UID}:8 > $range && "
+        "mount --bind $range /etc/subuid && mount --bind $range /etc/subgid && rm $range && "
         '{ [ -z "$GROUP" ] || echo $$ > "$GROUP"; } && '
         f"exec setpriv --reuid {ACCOUNT} --regid {gid} --clear-groups "
         f'\'{os.path.realpath(sys.executable)}\' -B -c "$PROGRAM" "$TOLD"'
