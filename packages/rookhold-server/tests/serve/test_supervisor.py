@@ -113,6 +113,15 @@ def begun(running: Any, code: str) -> str:
     raise AssertionError("the job did not start")
 
 
+def jobs_of(launcher: int) -> list[int]:
+    """Return the processes of its jobs, of which there is one that runs or is about to."""
+    until = time.monotonic() + 60
+    while not (jobs := children(launcher)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert jobs
+    return jobs
+
+
 @pytest.mark.linux_ns
 def test_the_server_is_its_account_without_a_privilege_and_the_launcher_is_root(
     production: Server, place: Path
@@ -197,8 +206,7 @@ def test_with_a_killed_server_everything_ends_and_its_end_is_passed_on(productio
     running = production().start()
     pids = family(running)
     begun(running, "sleep 300")
-    jobs = children(pids[2])
-    assert jobs
+    jobs = jobs_of(pids[2])
     os.kill(pids[1], signal.SIGKILL)
     assert running.ended() == 128 + signal.SIGKILL
     assert gone(*pids, *jobs)
@@ -211,7 +219,7 @@ def test_with_a_killed_supervisor_the_server_stops_in_order_and_nothing_is_left(
     running = production().start()
     pids = family(running)
     job = begun(running, "sleep 300")
-    jobs = children(pids[2])
+    jobs = jobs_of(pids[2])
     os.kill(pids[0], signal.SIGKILL)
     assert running.ended() == -signal.SIGKILL
     assert gone(*pids, *jobs)
@@ -228,7 +236,7 @@ def test_a_signal_to_the_supervisor_stops_the_server_in_order(
     running = production().start()
     pids = family(running)
     begun(running, "sleep 300")
-    jobs = children(pids[2])
+    jobs = jobs_of(pids[2])
     running.signal(number)
     assert running.ended() == 0
     assert gone(*pids, *jobs)
@@ -311,6 +319,18 @@ def test_a_refused_start_ends_with_one_and_says_why(
     assert said in refused.log
     assert "Traceback" not in refused.log
     assert "internal_error" not in refused.log
+
+
+def test_root_does_not_start_what_the_account_could_have_written(
+    production: Server, place: Path
+) -> None:
+    (place / "sitecustomize.py").touch()  # in a directory of the account's
+    prepared = production()
+    prepared.environment["PYTHONPATH"] = str(place)
+    assert prepared.run() == 1
+    assert "names an account that can change what root runs" in prepared.log
+    assert "setting_conflict" in prepared.log
+    assert str(place) not in prepared.log
 
 
 def test_a_server_that_another_program_starts_does_not_stay_root_either(

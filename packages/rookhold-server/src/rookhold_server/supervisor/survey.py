@@ -23,6 +23,7 @@ from rookhold_server.config.guards import check_backend, check_settings
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.http.transport import bind
 from rookhold_server.supervisor.account import Account, check_apart, find
+from rookhold_server.supervisor.programs import check_programs
 from rookhold_types.errors import RookholdError
 from rookhold_types.isolation import BACKEND_FACTS
 
@@ -61,6 +62,7 @@ def _settings() -> tuple[Settings, Account]:
     settings = read_settings(os.environ)
     check_settings(settings, effective_uid=0)
     check_apart(account, settings)
+    check_programs(account)
     return settings, account
 
 
