@@ -18,8 +18,8 @@ PROMISED: Final = re.compile(
     r"|::test_system_calls_refused(_sabotaged)?\[mounts-namespaces\]$"
     r"|::test_own_namespaces(\[namespaces\]|_sabotaged\[namespaces-(user|ipc|uts|cgroup)-)"
     r"|::test_(no_host_directories|no_server_files|no_server_secrets|three_descriptors"
-    r"|clean_environment|untold_host|no_shared_namespaces|ordinary_sockets_only|reviewed_digests|wall_limit"
-    r"|cancel|nothing_outlives_a_job|outputs_through_no_link)\[namespaces\]$"
+    r"|clean_environment|untold_host|no_shared_namespaces|ordinary_sockets_only"
+    r"|reviewed_digests|wall_limit|cancel|nothing_outlives_a_job|outputs_through_no_link)\[namespaces\]$"
 )
 # (name, file or folder, what is taken of its tests)
 SUITES: Final = (
