@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,14 @@ def test_a_runsc_that_hangs_or_fails_is_refused_in_time(
     for script in ("exec sleep 30", "exit 1"):
         with pytest.raises(ExecutorUnavailableError):
             runsc.examine(fake(place, script))
+
+
+def test_a_runsc_that_never_stops_talking_is_refused_before_it_fills_memory(place: Path) -> None:
+    path = fake(place, "exec yes 'runsc version 1'")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ExecutorUnavailableError, match="in time"):
+        runsc.examine(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB
 
 
 def test_a_runsc_without_a_flag_that_is_needed_is_refused(place: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import selectors
 import stat
 import subprocess
+from time import monotonic
 from typing import Final
 
 from msgspec import Struct
@@ -13,6 +15,7 @@ from msgspec import Struct
 from rookhold_exec.errors import ExecutorUnavailableError
 
 _SECONDS: Final = 10.0
+_SAID_MAX: Final = 1 << 20
 _BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _GET: Final = "Debian: the package runsc; else https://gvisor.dev/docs/user_guide/install/"
 
@@ -81,17 +84,42 @@ def _check_way(path: str) -> None:
 
 
 def _asked(fd: int, word: str) -> str:
-    """Return what it prints; to a pipe, because it hangs or fails with other kinds of output."""
+    """Return what it prints; to pipes, because it hangs or fails with other kinds of output."""
     try:
-        done = subprocess.run(  # noqa: S603 - the file that is being examined
+        with subprocess.Popen(  # noqa: S603 - the file that is being examined
             [f"/proc/self/fd/{fd}", word],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             pass_fds=(fd,),
             env={},
-        )
+        ) as asked:
+            try:
+                said = _said(asked)
+            finally:
+                asked.kill()
     except (OSError, subprocess.SubprocessError) as error:
         raise ExecutorUnavailableError(f"a runsc that answers `{word}` in time") from error
-    return (done.stdout + done.stderr).decode("utf-8", "replace")
+    return said.decode("utf-8", "replace")
+
+
+def _said(asked: subprocess.Popen[bytes]) -> bytes:
+    """Read both of its streams to their ends. Raises SubprocessError for a late or endless one."""
+    until = monotonic() + _SECONDS
+    parts: dict[int, bytes] = {}
+    with selectors.DefaultSelector() as open_ones:
+        for stream in (asked.stdout, asked.stderr):
+            if stream is not None:
+                parts[open_ones.register(stream, selectors.EVENT_READ).fd] = b""
+        while open_ones.get_map():
+            ready = open_ones.select(max(0.0, until - monotonic()))
+            if not ready or monotonic() > until or sum(map(len, parts.values())) > _SAID_MAX:
+                raise subprocess.SubprocessError
+            for key, _ in ready:
+                if part := os.read(key.fd, 1 << 16):
+                    parts[key.fd] += part
+                else:
+                    open_ones.unregister(key.fileobj)
+    if asked.wait(max(0.0, until - monotonic())) != 0:
+        raise subprocess.SubprocessError
+    return b"".join(parts.values())
