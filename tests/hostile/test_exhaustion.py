@@ -238,6 +238,32 @@ except OSError:
     assert result.report.status is JobStatus.OOM_KILLED
 
 
+@not_on_gvisor("its own kernel's sockets are memory of its own")
+@pytest.mark.x86_64
+def test_nothing_is_hung_on_a_socket_that_no_group_is_charged_for(target: Target) -> None:
+    # A filter is some 80 KiB of the kernel's own memory, the keys of one socket 128 KiB.
+    told = target.ask("""
+import socket, struct
+code = b"".join(struct.pack("HBBI", 0, 0, 0, n) for n in range(4095))
+code += struct.pack("HBBI", 6, 0, 0, 0xFFFF)
+buffer = ctypes.create_string_buffer(code, len(code))
+program = struct.pack("HxxxxxxP", 4096, ctypes.addressof(buffer))
+SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF, TCP_MD5SIG = 26, 51, 14
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        for option in (SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF):
+            outcome = attempted(one.setsockopt, socket.SOL_SOCKET, option, program)
+            told[f"{family.name} {option}"] = outcome
+key = struct.pack("HHI", 2, 0, 0x0100007F).ljust(128, b"\\0")
+key += struct.pack("BBHiI", 0, 0, 4, 0, 0)[:8] + bytes(4) + b"k" * 80
+with socket.socket() as one:
+    told["key"] = attempted(one.setsockopt, socket.IPPROTO_TCP, TCP_MD5SIG, key[:216])
+    groups = socket.inet_aton("224.0.0.9") + socket.inet_aton("127.0.0.1")
+    told["membership"] = attempted(one.setsockopt, 0, socket.IP_ADD_MEMBERSHIP, groups)
+""")
+    assert set(told.values()) == {"EPERM"}, told
+
+
 @not_on_gvisor("one table of its own stands for all of it")
 @pytest.mark.root
 @pytest.mark.groups("memory")
@@ -474,7 +500,7 @@ told["sent"] = sent
     [
         pytest.param("os.eventfd(0)", id="event_counters"),
         pytest.param("libc.epoll_create1(0)", id="pollers"),
-        pytest.param("libc.inotify_init1(0)", id="file_watchers"),
+        pytest.param('os.memfd_create("")', id="memory_files"),
         pytest.param("libc.timerfd_create(1, 0)", id="timers"),
         pytest.param("libc.syscall(289, -1, bytes(8), 8, 0)", id="signal_descriptors"),
     ],

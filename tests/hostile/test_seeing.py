@@ -91,6 +91,34 @@ def test_nothing_of_a_job_beside_is_seen(target: Target) -> None:
     assert other.report.status is JobStatus.CANCELLED, "the neighbour lived all the while"
 
 
+def test_what_a_job_beside_opens_in_the_shared_root_is_not_watched(target: Target) -> None:
+    watching = """
+import fcntl, select, time
+place = os.path.dirname(os.__file__) + "/wsgiref"
+signal.signal(signal.SIGIO, lambda *_: print("told by dnotify", flush=True))
+directory = os.open(place, os.O_RDONLY)
+attempted(fcntl.fcntl, directory, 1026, 0x80000021)
+fd = libc.inotify_init1(os.O_NONBLOCK)
+libc.inotify_add_watch(fd, place.encode(), 0x21)
+print("ready", flush=True)
+until = time.monotonic() + 25
+while time.monotonic() < until:
+    if fd < 0:
+        time.sleep(0.1)
+    elif select.select([fd], [], [], 0.1)[0]:
+        print("told by inotify", os.read(fd, 4096), flush=True)
+"""
+    using = """
+import time
+with open(os.path.dirname(os.__file__) + "/wsgiref/util.py", "rb") as file:
+    told["read"] = len(file.read()) > 0
+time.sleep(0.5)
+"""
+    user, watcher = target.together(watching, using)
+    assert told_by(user) == {"read": True}
+    assert watcher.stdout == b"ready\n"
+
+
 def test_nothing_is_planted_in_a_job_beside(target: Target) -> None:
     watching = """
 import time

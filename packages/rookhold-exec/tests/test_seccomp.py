@@ -285,6 +285,49 @@ def test_limits_and_priorities_of_others_are_out_of_reach() -> None:
     assert out.splitlines() == ["1 1 1 1 1", "(0, 0)"]
 
 
+def test_the_options_that_programs_set_on_sockets_are_set() -> None:
+    out = calls(
+        "import fcntl, os, socket as s\n"
+        "value = (1).to_bytes(16, 'little')\n"
+        "made = [s.socket(f, t) for f in (s.AF_INET, s.AF_INET6) for t in (1, 2)]\n"
+        "tcp, udp, tcp6, udp6 = made\n"
+        "told = [call(54, sock.fileno(), 1, n, id(value) + 32, 16) for sock in made"
+        " for n in (2, 6, 7, 8, 9, 10, 13, 15, 18, 20, 21, 29, 35)]\n"
+        "told += [call(54, sock.fileno(), 6, n, id(value) + 32, 4) for sock in (tcp, tcp6)"
+        " for n in (1, 3, 4, 5, 6, 9, 12, 18)]\n"
+        "told += [call(54, udp.fileno(), 0, n, id(value) + 32, 4)"
+        " for n in (1, 2, 8, 10, 11, 12, 13, 33, 34)]\n"
+        "told += [call(54, udp6.fileno(), 41, n, id(value) + 32, 4)"
+        " for n in (16, 18, 19, 23, 25, 26)]\n"
+        "print(set(told))\n"
+        "pair = os.pipe()\n"
+        "print({call(72, pair[1], n, value)"
+        " for n, value in ((1, 0), (3, 0), (4, 2048), (1030, 9), (1031, 8192), (1032, 0))})"
+    )
+    assert out == "{0}\n{0}\n"
+
+
+def test_memory_that_no_group_is_charged_for_is_not_hung_on_a_socket() -> None:
+    out = calls(
+        "import socket as s\n"
+        "unix, tcp, udp6 = s.socket(s.AF_UNIX), s.socket(), s.socket(s.AF_INET6, s.SOCK_DGRAM)\n"
+        "print({call(54, unix.fileno(), 1, n, 0, 0) for n in (26, 50, 51, 52)}"
+        " | {call(54, tcp.fileno(), 6, n, 0, 0) for n in (14, 31, 33, 38)}"
+        " | {call(54, tcp.fileno(), 0, n, 0, 0) for n in (16, 35, 39, 41, 42, 48, 64)}"
+        " | {call(54, udp6.fileno(), 41, n, 0, 0) for n in (20, 32, 42, 46, 48, 54, 59, 64)})"
+    )
+    assert out == f"{{{EPERM}}}\n"
+
+
+def test_nothing_is_told_of_what_others_do_with_files() -> None:
+    out = calls(
+        "import os\nfd = os.open('/usr/bin', os.O_RDONLY)\n"
+        "print(call(72, fd, 1026, 0x80000021), call(72, fd, 1 << 32 | 1026, 0x80000021),"
+        " call(294, 0), call(253))"
+    )
+    assert out == f"{EPERM} {EPERM} {ENOSYS} {ENOSYS}\n"
+
+
 def test_nothing_can_be_pushed_into_a_terminal() -> None:
     out = calls(
         "import os\nmaster, slave = os.openpty()\n"

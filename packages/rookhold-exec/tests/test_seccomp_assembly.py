@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rookhold_exec.seccomp.assembly import TooFarError, answer, rules, tree
 
-LOAD, IF_GREATER, RETURN = 0x20, 0x25, 0x06
+LOAD, IF_GREATER, JUMP, RETURN = 0x20, 0x25, 0x05, 0x06
 ALL = 2**64 - 1
 
 
@@ -20,6 +20,9 @@ def find(code: list[bytes], number: int) -> tuple[int, int]:
         kind, true, false, operand = struct.unpack("=HBBI", code[at])
         if kind == RETURN:
             return operand, steps
+        if kind == JUMP:
+            at += 1 + operand
+            continue
         assert kind == IF_GREATER
         at += 1 + (true if number > operand else false)
         steps += 1
@@ -44,6 +47,16 @@ def test_a_search_whose_jumps_would_not_reach_is_refused() -> None:
     leaves: dict[int, list[bytes]] = {number: answer(number % 2) for number in range(700)}
     with pytest.raises(TooFarError):
         tree(leaves, 699)
+
+
+@pytest.mark.parametrize("length", [1, 60, 100, 127, 128, 250, 400])
+def test_codes_however_long_are_found_and_only_those_far_away_by_a_detour(length: int) -> None:
+    filler = [struct.pack("=HBBI", JUMP, 0, 0, 0)] * length
+    leaves = {number: filler + answer(number) for number in range(20)}
+    code = tree(leaves, 19)
+    assert {find(code, number)[0] == number for number in range(20)} == {True}
+    detours = len(code) - 19 - 20 * (length + 1)
+    assert detours <= max(0, 20 - (255 - 20) // (length + 1))
 
 
 @pytest.mark.parametrize("leaves", [{1: answer(0)}, {0: answer(0), 9: answer(1)}])

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 Code = list[bytes]  # instructions
 Condition = tuple[int, int, Sequence[int]]  # argument, mask, the values of which it must be one
 
 _INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter: code, if true, if false, operand
-_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+_LOAD, _AND, _JUMP, _RETURN = 0x20, 0x54, 0x05, 0x06
 _IF_EQUAL, _IF_GREATER = 0x15, 0x25
 _NEAR = 255  # instructions that a conditional jump can skip
 # In struct seccomp_data.
@@ -100,13 +100,27 @@ def tree(leaves: Mapping[int, Code], highest: int) -> Code:
             starts.append(after)
     if starts[0] != 0 or starts[-1] > highest:
         raise ValueError("numbers without code")
-    places: dict[bytes, int] = {}
-    behind: Code = []
-    for code in sorted((leaves[start] for start in starts), key=len):
-        if b"".join(code) not in places:
-            places[b"".join(code)] = len(starts) - 1 + len(behind)
-            behind += code
+    codes = list({b"".join(leaves[start]): leaves[start] for start in starts}.values())
+    places, behind = _placed(sorted(codes, key=len), len(starts) - 1)
     return _search([(start, places[b"".join(leaves[start])]) for start in starts], 0) + behind
+
+
+def _placed(codes: Sequence[Code], at: int) -> tuple[dict[bytes, int], Code]:
+    """Lay out codes from `at` on; return where the search goes for each, and all of it.
+
+    As few as can be of the last ones are too far away; jumps that reach them lie before all codes.
+    """
+    ends = [0, *accumulate(map(len, codes))]
+    far = next(
+        n for n in range(len(codes)) if at + n + ends[-n - 2] <= _NEAR or n + 1 == len(codes)
+    )
+    direct = len(codes) - far
+    places = {
+        b"".join(code): at + far + ends[index] if index < direct else at + index - direct
+        for index, code in enumerate(codes)
+    }
+    jumps = [_one(_JUMP, far + ends[direct + n] - n - 1) for n in range(far)]
+    return places, jumps + [each for code in codes for each in code]
 
 
 def _search(leaves: Sequence[tuple[int, int]], at: int) -> Code:
