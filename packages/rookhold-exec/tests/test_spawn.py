@@ -1,16 +1,18 @@
-"""The clone of a supervisor, where the launcher has no room for one more."""
+"""The clones of a start, where there is no room for one more."""
 
 from __future__ import annotations
 
 import errno
 import os
+import socket
 import time
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
 
-from rookhold_exec.launcher import spawn
+from rookhold_exec.launcher import spawn, supervisor
+from rookhold_exec.launcher.protocol import FAILED, receive_frame
 
 pytestmark = pytest.mark.linux_ns
 
@@ -31,3 +33,22 @@ def test_a_supervisor_that_no_descriptor_is_left_for_is_ended_at_once(
         spawn.start(job, 0, supervise)
     with pytest.raises(ChildProcessError):  # it is dead, and nothing of it is left to wait for
         os.waitpid(job.pid, os.WNOHANG)
+
+
+def test_a_second_process_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(flags: int) -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(supervisor, "clone", full)
+    ours, theirs = socket.socketpair()
+    group = SimpleNamespace(init_in=-1, born_in=-1)
+    job: Any = SimpleNamespace(group=group, control=theirs, pid=-1, pidfd=-1)
+    with ours, theirs:
+        ours.settimeout(30)
+        spawn.start(job, 0, supervisor.supervise)
+        theirs.close()
+        try:
+            assert receive_frame(ours) == {"op": FAILED, "stage": "clone"}
+        finally:
+            os.close(job.pidfd)
+            os.waitpid(job.pid, 0)

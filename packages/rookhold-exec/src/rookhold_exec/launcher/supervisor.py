@@ -45,10 +45,14 @@ def supervise(job: Job) -> NoReturn:
     """Run as the first process of the job's namespaces, to its end."""
     # The second process first: while it works, this one makes its own copies of what it touches.
     born_in = job.group.born_in
-    payload = clone3(0, cgroup=born_in) if born_in >= 0 else clone(0)
+    control = job.control
+    try:
+        payload = clone3(0, cgroup=born_in) if born_in >= 0 else clone(0)
+    except OSError:  # no process or no memory left: said, or it would look like a lost launcher
+        send_frame(control, {"op": FAILED, "stage": "clone"})
+        os._exit(0)
     if payload == 0:
         confine.run(job)
-    control = job.control
     try:
         prctl(PR_SET_PDEATHSIG, SIGKILL)
         os.setsid()
