@@ -319,6 +319,17 @@ def test_memory_that_no_group_is_charged_for_is_not_hung_on_a_socket() -> None:
     assert out == f"{{{EPERM}}}\n"
 
 
+def test_huge_pages_that_the_host_has_set_aside_are_not_taken() -> None:
+    out = calls(
+        "import mmap, os\n"
+        "print({call(9, 0, 1 << 21, 3, flags, -1, 0)"
+        " for flags in (0x40022, 0x40021, 0x54040022, 0x78040022)},"
+        " {call(319, 0, flags) for flags in (4, 5, 0x54000004)})\n"
+        "os.close(os.memfd_create('plain')); mmap.mmap(-1, 4096).close()"
+    )
+    assert out == f"{{{EPERM}}} {{{EPERM}}}\n"
+
+
 def test_nothing_is_told_of_what_others_do_with_files() -> None:
     out = calls(
         "import os\nfd = os.open('/usr/bin', os.O_RDONLY)\n"
