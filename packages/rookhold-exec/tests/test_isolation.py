@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from rookhold_exec.executor import KillReason
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
 from rookhold_exec.testing import Harness
@@ -80,6 +83,45 @@ def test_without_its_network_namespace_a_job_is_said_to_have_the_host_network() 
     assert provenance.network_allowed is True
     assert provenance.networking == "host"
     assert provenance.effective_limits.allow_network is True
+
+
+def test_descriptors_that_a_job_keeps_on_their_way_hold_up_no_start() -> None:
+    hoard = """
+import array, os, socket, time
+null, held = os.open("/dev/null", os.O_RDONLY), []
+try:
+    for _ in range(400):
+        held.append(pair := socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+        pair[0].setblocking(False)
+        try:
+            while True:
+                pair[0].sendmsg([b"x"], [(1, 1, array.array("i", [null] * 250))])
+        except BlockingIOError:
+            pass
+except OSError as error:
+    print(error.errno, flush=True)
+time.sleep(60)
+"""
+
+    async def beside() -> bytes:
+        running = await few.executor.start(few.plan("python", hoard, slot=1))
+        events = running.events()
+        refused = await anext(events)
+        result = await few.finish(few.plan("python", "print('started')"))
+        running.kill(KillReason.CANCELLED)
+        await running.wait()
+        return f"{refused.line} ".encode() + result.stdout
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))  # as a login gives it
+    try:
+        few = opened(node="no-node", bash="no-bash")
+        try:
+            assert few.do(beside()) == b"%d started\n" % errno.ETOOMANYREFS
+        finally:
+            few.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_without_the_filter_a_job_runs_and_the_report_says_so() -> None:

@@ -9,6 +9,7 @@ import array
 import asyncio  # noqa: TID251 - watches a socket and a process descriptor on the loop
 import logging
 import os
+import resource
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,24 @@ _log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 _RETURN_SECONDS = 5.0  # how long a start waits for a launcher that is being restarted
 _BACKOFF = (0.0, 0.05, 0.2, 1.0)
+_OPEN_FILES = 4096  # more than the jobs of an account can keep on their way in sockets
 
 
 def hello(settings: dict[str, Any]) -> bytes:
     """Return a launcher's first message."""
     return encode({"op": HELLO, "version": VERSION, **settings})
+
+
+def make_room() -> None:
+    """Let this process pass descriptors on, whatever its own jobs have on their way.
+
+    Where jobs have the server's account the kernel counts theirs too, and compares the sum with the
+    limit of whoever sends; theirs is 1024.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class LauncherClient:
@@ -61,6 +75,7 @@ class LauncherClient:
 
     async def open(self) -> None:
         """Start the launcher and wait until it can start jobs."""
+        make_room()
         try:
             self.pid, self._pidfd, ours, greeted = await self._spawner.start()
         except (OSError, TimeoutError, ProtocolError) as error:
