@@ -390,3 +390,23 @@ def test_cancel_acts_within_milliseconds(tmp_path: Path) -> None:
     finally:
         harness.close()
     assert times[2] < 0.2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_too_low_a_limit_on_open_files_is_said(backend: str, tmp_path: Path) -> None:
+    program = textwrap.dedent("""
+        import resource, sys
+        from rookhold_exec.errors import ExecutorUnavailableError
+        from rookhold_exec.select import choose_backend
+        from rookhold_exec.settings import ExecSettings
+        from rookhold_exec.testing import Harness
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        harness = Harness(choose_backend(sys.argv[1], ExecSettings(jobs_root=sys.argv[2])))
+        try:
+            harness.do(harness.executor.open())
+        except ExecutorUnavailableError as refused:
+            print(refused)
+    """)
+    argv = [sys.executable, "-c", program, backend, str(tmp_path / "jobs")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert "Too many open files" in done.stdout

@@ -180,12 +180,13 @@ def main() -> int:
     """Serve the one server at descriptor 3 until it is gone; the exit status."""
     gc.disable()
     detach()
-    server = socket(AF_UNIX, SOCK_SEQPACKET, 0, raise_descriptor(3))
-    os.close(3)
+    server = socket(AF_UNIX, SOCK_SEQPACKET, 0, 3)
     try:
         message = decode(server.recv(MESSAGE_MAX))
         if message["op"] != HELLO or message["version"] != VERSION:
             raise ProtocolError("another version of this protocol")
+        low, server = server, socket(AF_UNIX, SOCK_SEQPACKET, 0, raise_descriptor(3))
+        low.close()
         setup = Setup(message)
     except (OSError, ProtocolError, KeyError) as error:
         stage = "isolation" if isinstance(error, OSError) else "protocol"
