@@ -1,6 +1,8 @@
 """Whether an account could make root run something of its own."""
 
 import os
+import site
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,21 @@ def test_the_owner_of_what_root_runs_is_refused() -> None:
     owner = Path(__file__).stat().st_uid
     with pytest.raises(ConflictingSettingError, match="ROOKHOLD_USER"):
         check_programs(account(uid=owner))
+
+
+def test_a_place_that_modules_could_come_from_counts_before_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(ConflictingSettingError):
+        check_programs(account())
+    monkeypatch.undo()
+    check_programs(account())
+    monkeypatch.setattr(site, "ENABLE_USER_SITE", True)
+    monkeypatch.setattr(site, "USER_SITE", str(tmp_path / ".local/lib/site-packages"))
+    with pytest.raises(ConflictingSettingError):
+        check_programs(account())
 
 
 @pytest.mark.parametrize(

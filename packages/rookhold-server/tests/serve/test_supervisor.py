@@ -324,9 +324,8 @@ def test_a_refused_start_ends_with_one_and_says_why(
 def test_root_does_not_start_what_the_account_could_have_written(
     production: Server, place: Path
 ) -> None:
-    (place / "sitecustomize.py").touch()  # in a directory of the account's
     prepared = production()
-    prepared.environment["PYTHONPATH"] = str(place)
+    prepared.environment["PYTHONPATH"] = str(place)  # a directory of the account's
     assert prepared.run() == 1
     assert "names an account that can change what root runs" in prepared.log
     assert "setting_conflict" in prepared.log

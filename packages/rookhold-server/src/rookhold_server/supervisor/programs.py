@@ -6,6 +6,7 @@ It catches an installation that was made as that account, or in a place that eve
 from __future__ import annotations
 
 import os
+import site
 import stat
 import sys
 from pathlib import Path
@@ -50,8 +51,10 @@ def can_change(path: str, account: Account) -> bool:
 
 
 def _executed() -> Iterator[str]:
-    """Yield the interpreter, what this process has loaded, and all that a launcher may load."""
-    yield from (sys.executable, f"{sys.prefix}/pyvenv.cfg")
+    """Yield the interpreter, what this process has loaded or could, and a launcher too."""
+    yield from (sys.executable, f"{sys.prefix}/pyvenv.cfg", *sys.path)
+    if site.ENABLE_USER_SITE:  # below HOME, and loaded from once it is there
+        yield site.getusersitepackages()
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
             known = vars(module)
