@@ -244,6 +244,21 @@ for place in ("/work", "/tmp", "/dev/shm", "/work/input", "/work/output", "/var/
 
 
 @pytest.mark.root
+def test_what_a_job_sets_on_its_input_is_not_there_for_the_next(target: Target) -> None:
+    program = """
+import fcntl
+F_SETSIG, F_GETSIG = 10, 11
+told["found"] = [fcntl.fcntl(0, fcntl.F_GETFL), fcntl.fcntl(0, F_GETSIG)]
+flags = told["found"][0] | os.O_APPEND | os.O_NONBLOCK | os.O_ASYNC
+told["set"] = [attempted(fcntl.fcntl, 0, fcntl.F_SETFL, flags),
+               attempted(fcntl.fcntl, 0, F_SETSIG, 37)]
+told["lock"] = attempted(fcntl.flock, 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+    first, second = target.ask(program), target.ask(program)
+    assert first["set"] == ["done", "done"]
+    assert second == first
+
+
 def test_nothing_that_lies_on_the_host_is_seen(target: Target) -> None:
     secret = canary()
     places = ("/root", "/home", "/var", "/var/tmp", "/run", "/opt", "/srv", "/mnt", "/etc", "/tmp",

@@ -85,9 +85,7 @@ def run(job: Job) -> NoReturn:
         supervisor.send(PREPARED + b"%d" % used, MSG_NOSIGNAL)
         # While the supervisor looks, what is no control is made ready.
         pthread_sigmask(SIG_SETMASK, ())
-        os.dup2(job.stdin, 0)
-        os.dup2(job.stdout, 1)
-        os.dup2(job.stderr, 2)
+        job.connect()
         close_from(3, on_exec=True)
         if supervisor.recv(1) != GO:
             os._exit(125)

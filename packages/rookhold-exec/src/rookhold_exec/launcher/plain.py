@@ -85,9 +85,7 @@ def _become(job: Job, work: int, supervisor: int) -> NoReturn:
         os.umask(0o022)
         pthread_sigmask(SIG_SETMASK, ())
         os.fchdir(work)
-        os.dup2(job.stdin, 0)
-        os.dup2(job.stdout, 1)
-        os.dup2(job.stderr, 2)
+        job.connect()
         close_from(3, on_exec=True)
         os.execve(job.argv[0], job.argv, job.environment)
     finally:

@@ -43,7 +43,7 @@ OFF, NAMESPACES, GVISOR = "off", "namespaces", "gvisor"
 
 
 class Setup:
-    """One per launcher; its descriptors are high, except the lifeline and the null device."""
+    """One per launcher; its descriptors are high, except the lifeline."""
 
     __slots__ = (
         "directories",
@@ -57,7 +57,6 @@ class Setup:
         "masks",
         "mode",
         "mount_points",
-        "null",
         "outer_filters",
         "outer_namespaces",
         "payload_flags",
@@ -112,7 +111,6 @@ class Setup:
             self._isolate(reviewed, identity, subids, privileged=privileged)
         elif self.mode == GVISOR:
             self._prepare_gvisor(message)
-        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 
     def _isolate(
         self, reviewed: str, identity: tuple[int, int], subids: list[int], *, privileged: bool

@@ -90,7 +90,7 @@ class Job:
         # Between the two processes of a sandbox; made here, where no page has to be copied for it.
         self.ours, self.theirs = socketpair(AF_UNIX, SOCK_SEQPACKET)
         self.stdout, self.stderr = fds[0], fds[1]
-        self.stdin = fds[2] if len(fds) > 2 else setup.null
+        self.stdin = fds[2] if len(fds) > 2 else -1
         self.group = setup.group_for(
             self.name,
             mem_bytes=self.mem_bytes,
@@ -112,6 +112,16 @@ class Job:
         # The supervisor first: once the payload knows, more will come to it from there.
         self.theirs.send(MADE, MSG_NOSIGNAL)
         self.ours.send(MADE, MSG_NOSIGNAL)
+
+    def connect(self) -> None:
+        """Make the job's streams those of this process.
+
+        Without input that is the null device, opened anew: what a job sets on an open file, a lock
+        on it too, would be there for the next job that has the same one.
+        """
+        os.dup2(os.open("/dev/null", os.O_RDONLY) if self.stdin < 0 else self.stdin, 0)
+        os.dup2(self.stdout, 1)
+        os.dup2(self.stderr, 2)
 
     def let_go(self) -> None:
         """Close what is the supervisor's from now on; for the launcher."""

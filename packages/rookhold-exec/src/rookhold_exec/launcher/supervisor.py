@@ -60,7 +60,7 @@ def supervise(job: Job) -> NoReturn:
         job.theirs.close()
         for fd in (job.stdout, job.stderr):
             os.close(fd)
-        if job.stdin != job.setup.null:
+        if job.stdin >= 0:
             os.close(job.stdin)
         waiting = _listen(job)
         stage = _build(job, payload) or _meet(job, payload, waiting)

@@ -138,7 +138,7 @@ class Start:
         self._family = Runtime(payload, _LOGS, _PANIC)
         for fd in (job.stdout, job.stderr):
             os.close(fd)
-        if job.stdin != job.setup.null:
+        if job.stdin >= 0:
             os.close(job.stdin)
 
     def run(self) -> None:
@@ -238,9 +238,7 @@ def _become(job: Job, gvisor: GvisorSetup, supervisor: int) -> NoReturn:
         os.setsid()
         os.umask(0o022)
         pthread_sigmask(SIG_SETMASK, ())
-        os.dup2(job.stdin, 0)
-        os.dup2(job.stdout, 1)
-        os.dup2(job.stderr, 2)
+        job.connect()
         close_from(3, on_exec=True)
         # At 0 the kernel still hands the image of a crash to the host's helper; at 1 it does not.
         setrlimit(RLIMIT_CORE, (1, 1))
