@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from rookhold_exec.launcher.spawn import Job
 
 _OWN_TASKS = 128  # threads of runsc, sandbox and gofer: some 35 idle, 60 while busy
-_TASKS_EACH = 16  # threads with which a platform stands for one process of a job: up to 8 seen
+_TASKS_EACH = 16  # threads with which systrap stands for one process of a job: up to 8 seen
+# The platform ptrace has one for each of the sandbox's own threads that ever ran the process, and a
+# thread for each process: 15 at a time came to 720 tasks. What they take is memory of the job.
+_PTRACE, _THREADS, _TASKS_MAX = "--platform=ptrace", 48, 16_384
 
 Identity = tuple[int, ...]  # device, inode, size, times of change: a file that somebody has touched
 
@@ -32,6 +35,7 @@ class GvisorSetup:
         "joins",
         "rootfs",
         "template",
+        "traces",
         "uid",
     )
 
@@ -52,15 +56,21 @@ class GvisorSetup:
         runsc = open_plain(message["runsc"].encode(), os.O_PATH)
         if identity(os.fstat(runsc)) != self._touched:
             raise OSError(ESTALE, os.strerror(ESTALE))
+        self.traces = _PTRACE in flags
         kvm = "--platform=kvm" in flags
         self.joins = root.enter(runsc, rootfs, places, groups, kvm=kvm, faults=faults)
         os.close(rootfs)
         os.close(runsc)
 
-    @staticmethod
-    def tasks(processes: int) -> int:
-        """Return how many tasks of the host the runtime may have for so many of its job."""
-        return _OWN_TASKS + _TASKS_EACH * processes
+    def tasks(self, processes: int) -> int:
+        """Return how many tasks of the host the runtime may have for so many of its job.
+
+        When it may have no more, the sandbox is gone, and its job with it.
+        """
+        tasks = _OWN_TASKS + _TASKS_EACH * processes
+        if self.traces:
+            tasks = max(tasks, min(processes * (processes + _THREADS), _TASKS_MAX))
+        return tasks
 
     def supervise(self, job: Job) -> NoReturn:
         """Be the first process of a job's namespaces, to its end."""
