@@ -148,7 +148,10 @@ def entered():
     return errno.errorcode.get(-result, "done") if result < 0 else "done"
 told["getpid"] = apart(entered)
 """)
-    assert told["getpid"] in target.on({"ENOSYS"}, gvisor={"ENOSYS", "signal-11", "EBADF"})
+    # An emulated processor may not get as far as the call: then the attempt hangs, and is killed.
+    assert told["getpid"] in target.on(
+        {"ENOSYS", "signal-9"}, gvisor={"ENOSYS", "signal-11", "EBADF"}
+    )
 
 
 def test_the_x32_entry_answers_nothing(target: Target) -> None:
