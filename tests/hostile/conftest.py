@@ -69,15 +69,28 @@ def target(
     assert before.left_after_close() == []
 
 
+SLOW_TO_START = {"gvisor", "namespaces"}  # the latter is in an emulated machine
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks choose
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what `not_on_gvisor` names, for that backend alone."""
-    out = [
-        item
-        for item in items
-        if isinstance(item, pytest.Function)
-        and hasattr(item.obj, "not_on_gvisor")
-        and item.callspec.params.get("target") == "gvisor"
-    ]
+    """Take out what `not_on_gvisor` names, for that backend alone.
+
+    Where a start is slow, one case of each attack is enough for every day; the others, which differ
+    in a number or a name, are for `make soak`.
+    """
+    out, met = [], set()
+    for item in items:
+        if not (isinstance(item, pytest.Function) and hasattr(item, "callspec")):
+            continue
+        backend = item.callspec.params.get("target")
+        if backend == "gvisor" and hasattr(item.obj, "not_on_gvisor"):
+            out.append(item)
+        elif backend in SLOW_TO_START:
+            attack = (item.path, item.originalname, backend)
+            if attack in met:
+                item.add_marker(pytest.mark.soak)
+            met.add(attack)
     if out:
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=out)

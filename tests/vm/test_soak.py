@@ -1,4 +1,4 @@
-"""The big counts on the namespace backend, in the VM: hours, by make soak only."""
+"""The big counts on the namespace backend, and every case of each attack, in the VM: make soak."""
 
 from __future__ import annotations
 
@@ -22,3 +22,13 @@ def test_it_endures_in_the_vm(file: str, name: str) -> None:
     went = run_in_vm(["-m", "soak", f"tests/endurance/{file}", "-k", chosen], timeout=HOURS)
     failed = {test: each.text for test, each in went.items() if each.how != "passed"}
     assert failed == {}
+
+
+@pytest.mark.vm
+@pytest.mark.soak
+def test_every_case_of_each_attack_in_the_vm() -> None:
+    chosen = ["-m", "soak", "tests/hostile", "-k", "namespaces and not namespaces-dev"]
+    went = run_in_vm(chosen, timeout=HOURS)
+    failed = {test: each.text for test, each in went.items() if each.how != "passed"}
+    assert failed == {}
+    assert went
