@@ -27,6 +27,8 @@ from pathlib import Path
 here = Path({here!r})
 with open(here / "calls", "a") as calls:
     calls.write(json.dumps([sys.argv[1:], dict(os.environ), os.getpid()]) + "\\n")
+if Path("/proc/self/ns/mnt").is_symlink():
+    (here / "mounts").write_text(os.readlink("/proc/self/ns/mnt"))
 for line in (here / "says").read_text().splitlines():
     print(line, file=sys.stderr, flush=True)
 sys.stdout.buffer.write((here / "archive").read_bytes())

@@ -74,6 +74,17 @@ def test_what_tells_of_hosts_and_installations_is_left_out(
     assert not (target / name).exists()
 
 
+@pytest.mark.root
+@pytest.mark.linux_ns
+def test_what_is_mounted_for_a_build_is_not_mounted_on_the_host(
+    fake: FakeDebian, target: Path
+) -> None:
+    build(str(target))
+    theirs = (fake.folder / "mounts").read_text()
+    assert theirs.startswith("mnt:[")
+    assert theirs != str(Path("/proc/self/ns/mnt").readlink())
+
+
 def test_no_hard_link_leads_out_by_way_of_a_symbolic_one(fake: FakeDebian, target: Path) -> None:
     outside = target.parent / "outside"
     outside.mkdir()

@@ -54,6 +54,7 @@ def system(
     wanted = pins.packages
     names = list(wanted) if newer else [f"{name}={version}" for name, version in wanted.items()]
     argv = [
+        *_apart(),
         tool,
         f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
         "--variant=custom",  # nothing but what is listed
@@ -77,6 +78,21 @@ def system(
         if error.inside is not None:
             raise
         raise _failure(process.said) from error  # the archive ended early because its maker did
+
+
+def _apart() -> list[str]:
+    """Return what starts a program where its mounts are its own: they end with it, even killed."""
+    unshare = shutil.which("unshare")
+    if os.geteuid() != 0 or unshare is None:  # as another user it makes namespaces itself
+        return []
+    own = [unshare, "--mount", "--"]
+    try:
+        subprocess.run(  # noqa: S603 - found by name, with fixed arguments
+            [*own, "true"], capture_output=True, check=True, timeout=_ASK_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):  # a container that lets not even root mount
+        return []
+    return own
 
 
 def apt_options() -> list[str]:
