@@ -18,7 +18,7 @@ import pytest
 from rookhold_exec import run
 from rookhold_exec.backends.launched import LaunchedExecutor
 from rookhold_exec.errors import ExecutorUnavailableError, LauncherLostError, SandboxStartError
-from rookhold_exec.launcher.client import LauncherClient
+from rookhold_exec.launcher.client import LauncherClient, hello
 from rookhold_exec.launcher.spawner import LocalSpawner
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
@@ -410,3 +410,22 @@ def test_too_low_a_limit_on_open_files_is_said(backend: str, tmp_path: Path) -> 
     argv = [sys.executable, "-c", program, backend, str(tmp_path / "jobs")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert "Too many open files" in done.stdout
+
+
+@pytest.mark.linux_ns
+def test_a_server_that_goes_while_its_launcher_starts_leaves_no_group(tmp_path: Path) -> None:
+    settings = ExecSettings(jobs_root=str(tmp_path), node="none")
+    executor = choose_backend("namespaces-dev", settings)
+    assert isinstance(executor, LaunchedExecutor)
+    _, order = executor.order()
+
+    async def scenario() -> int:
+        launched = await LocalSpawner(settings.launcher).start()
+        launched.socket.send(hello(order))
+        launched.socket.close()
+        os.close(launched.pidfd)
+        return launched.pid
+
+    pid = asyncio.run(scenario())
+    os.waitpid(pid, 0)
+    assert groups_of(pid) == []

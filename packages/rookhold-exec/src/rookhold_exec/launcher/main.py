@@ -194,9 +194,9 @@ def main() -> int:
         server.send(encode(detail), MSG_NOSIGNAL)
         return 1
     gc.freeze()
-    server.send(encode({"op": READY, "version": VERSION}), MSG_NOSIGNAL)
     launcher = Launcher(server, setup)
     try:
+        server.send(encode({"op": READY, "version": VERSION}), MSG_NOSIGNAL)
         launcher.serve()
     finally:
         launcher.end()
