@@ -92,32 +92,37 @@ def _listen(job: Job) -> select.poll:
 
 
 def _build(job: Job, payload: int) -> str | None:
-    """Do what the payload waits for, and tell it; the stage at which that failed, or None."""
+    """Do what the payload waits for; the stage at which that failed, or None."""
     step = "mounts"
     try:
         view.build(job)
         view.be_first_to_go(payload)
         step = "files"
         view.fill(job)
-        job.ours.send(confine.BUILT, MSG_NOSIGNAL)
     except Exception:  # noqa: BLE001 - whatever it was, the job must not run
         return step
     return None
 
 
 def _meet(job: Job, payload: int, waiting: select.poll) -> str | None:
-    """Wait for the groups, and until the payload is in its namespaces; the stage of a failure."""
+    """Wait for the groups, follow the payload into its namespaces, and let it go on.
+
+    In that order: once the payload has given up an identity, a supervisor that is root only of a
+    user namespace may not follow it any more. Returns the stage of a failure, or None.
+    """
     awaited = [MADE, confine.ENTERED]
-    while awaited:
-        answer = _answer(waiting, job.ours)
-        if answer not in awaited:
-            return answer[1:].decode() or "start"
-        awaited.remove(answer)
-    step = "groups"
+    step = "namespaces"
     try:
+        while awaited:
+            answer = _answer(waiting, job.ours)
+            if answer not in awaited:
+                return answer[1:].decode() or "start"
+            awaited.remove(answer)
+            if answer == confine.ENTERED:
+                _follow(payload, job.setup.payload_flags)
+                job.ours.send(confine.BUILT, MSG_NOSIGNAL)
+        step = "groups"
         job.group = job.group.opened()
-        step = "namespaces"
-        _follow(payload, job.setup.payload_flags)
     except OSError:
         return step
     return None
