@@ -78,8 +78,8 @@ def by_hand() -> None:
         done = subprocess.run(run, capture_output=True, stdin=subprocess.DEVNULL, env={})
         taken = time.perf_counter() - began
         good = done.returncode == 0 and done.stdout == b"hello\n"
-        for left in (f"{root.SPACE}/shm/.rookhold", *Path(root.BUNDLE, "log").iterdir()):
-            Path(left).unlink(missing_ok=True)
+        for left in (Path(root.SPACE, "shm/.rookhold"), *Path(root.BUNDLE, "log").iterdir()):
+            left.unlink(missing_ok=True)
         print(taken * 1000 if good else f"failed: {done.stderr!r}", flush=True)
 
 

@@ -21,6 +21,8 @@ _SEED = 4
 _SPAN = 0.8  # seconds in which a job starts, runs and ends
 _CODE = "echo up; sleep 0.1; echo down"
 
+ENDS = {JobStatus.ERROR, JobStatus.SUCCEEDED, JobStatus.FAILED}
+
 
 def _is_program(pid: int) -> bool:
     try:
@@ -72,7 +74,7 @@ def strike(platform: str, kills: int) -> None:
         for _ in range(kills):
             name, report = harness.do(struck(harness, chance))
             ends.append(name)
-            assert report is None or report.status in {JobStatus.ERROR, JobStatus.SUCCEEDED, JobStatus.FAILED}
+            assert report is None or report.status in ENDS
             until = time.monotonic() + 20
             while descendants(launcher_of(harness)) and time.monotonic() < until:
                 time.sleep(0.02)
