@@ -62,7 +62,7 @@ class Before:
 
     def _after_close(self) -> list[str]:
         found = self._anywhere()
-        found += [f"child {pid}" for pid in self._new_children()]
+        found += [f"child {pid}" for pid in self._new_children() if not _is_dead(pid)]
         found += [f"group {group}" for group in _groups() - self._groups if not _lives(group)]
         added = Counter(descriptors(os.getpid())) - self._descriptors
         return found + [f"descriptor {target}" for target in added.elements()]
@@ -83,6 +83,18 @@ def _settled(look: Callable[[], list[str]]) -> list[str]:
     while (found := look()) and time.monotonic() < until:
         time.sleep(0.1)
     return found
+
+
+def _is_dead(pid: int) -> bool:
+    """Say whether only a record is left, or not even that.
+
+    This process adopts the orphans of what it starts, and nobody here collects them.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 def _groups() -> set[Path]:
