@@ -34,7 +34,7 @@ layers:  ## who may import whom, by import-linter
 	@$(BIN)/lint-imports
 
 test:  ## every test, small counts
-	@$(BIN)/python -m pytest
+	@tools/test.sh
 
 e2e:  ## only the tests that run the whole product
 	@$(BIN)/python -m pytest tests
