@@ -97,3 +97,18 @@ def sandbox(request: pytest.FixtureRequest, gateways: Gateways) -> Site:
     site = gateways.site(request.param)
     site.refuse_without_a_sandbox()
     return site
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks choose
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where a start is slow, one case of each report is enough; the others are for `make soak`."""
+    met = set()
+    for item in items:
+        if not (isinstance(item, pytest.Function) and hasattr(item, "callspec")):
+            continue
+        backends = {item.callspec.params.get(name) for name in ("sandbox", "anywhere")}
+        for backend in backends & {"gvisor", "namespaces"}:
+            report = (item.path, item.originalname, backend)
+            if report in met:
+                item.add_marker(pytest.mark.soak)
+            met.add(report)

@@ -20,6 +20,7 @@ class TestPtrace(ExecutorContract):
         return executor("ptrace")
 
 
+@pytest.mark.soak  # the other tests of the newer one, in test_gvisor, are for every day
 @pytest.mark.runsc("newer")
 @pytest.mark.rootfs
 @pytest.mark.groups("memory", "pids")
