@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import statistics
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faults.leftovers import Leftovers, descriptors, threads
-from faults.victims import alive, born, bury, children, family, launcher_of, noted
+from faults.victims import alive, born, bury, children, family, kill_if, launcher_of, noted
 from gateway import Gateway, eventually
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ class Assault:
         if role == "launcher":
             doomed |= noted(family(victim))
         began = time.monotonic()
-        if not _killed(victim, doomed[victim]):
+        if not kill_if(victim, lambda: born(victim) == doomed[victim]):
             assert self._finished(job_id).status == "succeeded"
             return
         self.struck[role] += 1
@@ -188,24 +187,6 @@ class Assault:
         eventually(GONE_SECONDS, lambda: not self.left.when_idle())
         assert self.left.when_idle() == [], self.left.when_idle()
         bury(self.own | {self.server})
-
-
-def _killed(pid: int, start: str) -> bool:
-    """Kill that process, and not one that got its pid meanwhile."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if born(pid) != start:
-            return False
-        signal.pidfd_send_signal(fd, signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(fd)
 
 
 def _role(pid: int) -> str:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LAUNCHER = b"rookhold_exec/launcher/__main__.py"
 
@@ -77,12 +81,17 @@ def first_process_of(launcher: int, job_id: str) -> int | None:
 
 def kill_child(parent: int, pid: int) -> bool:
     """SIGKILL `pid` if it is, now, a child of `parent`; a pid given to another is left alone."""
+    return kill_if(pid, lambda: pid in children(parent))
+
+
+def kill_if(pid: int, is_meant: Callable[[], bool]) -> bool:
+    """SIGKILL `pid` if, once it cannot be given to another, it is the one that is meant."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        if pid not in children(parent):
+        if not is_meant():
             return False
         signal.pidfd_send_signal(fd, signal.SIGKILL)
     except ProcessLookupError:
