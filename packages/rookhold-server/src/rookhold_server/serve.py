@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -15,16 +14,16 @@ from rookhold_server import logs, supervisor
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.descriptors import parent_gone, tell_ready
 from rookhold_server.startup import Gateway, opened
+from rookhold_server.stopping import StopRequests
 from rookhold_types.errors import RookholdError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Sequence
+    from collections.abc import Sequence
 
 _log = logging.getLogger(__name__)
 
 _USAGE: Final = "usage: python -m rookhold_server   (settings come from ROOKHOLD_* variables)\n"
 _EXIT_USAGE: Final = 64
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 # With the default of 5 ms a busy thread delays the store's writer by as much, at every commit.
 _SWITCH_SECONDS: Final = 0.0005
 _READY_POLL_SECONDS: Final = 0.01
@@ -56,19 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(settings: Settings) -> int:
     """Raises what `startup.opened` raises. From its end on, requests to stop are ignored."""
-    try:
-        with anyio.open_signal_receiver(*_STOPPING) as signals:
-            # Whoever started us may have blocked them for itself; exec hands that on.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
-            _warn(settings)
-            async with opened(settings) as gateway:
-                await _run(gateway, signals)
-                fatal = gateway.engine.fatal
-    finally:
-        # What they ask for is done. The interpreter needs a while to end, and an impatient Ctrl-C
-        # must not turn the exit status of an orderly stop into another one meanwhile.
-        for number in _STOPPING:
-            signal.signal(number, signal.SIG_IGN)
+    with StopRequests() as requests:
+        _warn(settings)
+        async with opened(settings) as gateway:
+            await _run(gateway, requests)
+            fatal = gateway.engine.fatal
     if fatal is not None:
         _log.critical("ended by a fatal fault", extra={"diagnosis": fatal})
         return 1
@@ -76,7 +67,7 @@ async def serve(settings: Settings) -> int:
     return 0
 
 
-async def _run(gateway: Gateway, signals: AsyncIterable[Any]) -> None:
+async def _run(gateway: Gateway, requests: StopRequests) -> None:
     """Run engine and listener until both have ended; whoever ends first ends the other."""
     engine, server = gateway.engine, gateway.server
     started = anyio.Event()
@@ -97,14 +88,12 @@ async def _run(gateway: Gateway, signals: AsyncIterable[Any]) -> None:
         await server.serve(gateway.listener)
 
     async def obey_signals() -> None:
-        asked = False
-        async for _ in signals:
-            if asked:
-                server.cut()
-            else:
-                _log.info("stopping")
-                asked = True
-                stop()
+        await requests.next()
+        _log.info("stopping")
+        stop()
+        while True:
+            await requests.next()
+            server.cut()
 
     async def follow_shutdown() -> None:
         await engine.shutdown_event.wait()

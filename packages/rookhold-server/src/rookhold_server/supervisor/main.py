@@ -49,11 +49,14 @@ def main(environ: Mapping[str, str]) -> int:
     """Run a gateway to its end; the exit status is the server's."""
     inherited = _inherited(environ)  # before anything else is open
     signals = Signals()
-    plan = _survey(environ, signals)
-    if isinstance(plan, int):
-        return plan
-    grant, listener, settings = plan
-    return Supervisor(environ, settings, signals).run(grant, listener, inherited)
+    try:
+        plan = _survey(environ, signals)
+        if isinstance(plan, int):
+            return plan
+        grant, listener, settings = plan
+        return Supervisor(environ, settings, signals).run(grant, listener, inherited)
+    finally:
+        signals.ignore()
 
 
 def _inherited(environ: Mapping[str, str]) -> list[int]:
@@ -87,6 +90,11 @@ class Signals:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         self.seen.append(number)
+
+    def ignore(self) -> None:
+        """Let none of them change the exit status any more; a Python handler ends before we do."""
+        for number in _FORWARDED:
+            signal.signal(number, signal.SIG_IGN)
 
     def take(self) -> list[int]:
         """Return those that have come since the last call."""

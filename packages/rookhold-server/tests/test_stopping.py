@@ -1,0 +1,57 @@
+"""Requests to stop that come at the worst moment."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import anyio
+import pytest
+
+from rookhold_server.stopping import StopRequests
+
+# Another process asks without a pause, from the first moment on to the last.
+IMPATIENT = """
+import sys
+import anyio
+from rookhold_server.stopping import StopRequests
+async def main():
+    with StopRequests() as requests:
+        print("ready", flush=True)
+        await requests.next()
+    return 7
+sys.exit(anyio.run(main))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_storm_of_signals_changes_neither_exit_status_nor_output(number: signal.Signals) -> None:
+    for _ in range(5):
+        with subprocess.Popen(
+            [sys.executable, "-c", IMPATIENT], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            while child.poll() is None:
+                os.kill(child.pid, number)
+            assert child.stderr is not None
+            assert (child.returncode, child.stderr.read()) == (7, b"")
+
+
+def test_a_request_before_anybody_listens_is_heard() -> None:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    async def main() -> None:
+        with StopRequests() as requests:
+            os.kill(os.getpid(), signal.SIGTERM)
+            with anyio.fail_after(30):
+                await requests.next()
+            with anyio.move_on_after(0.1) as scope:
+                await requests.next()
+            assert scope.cancelled_caught
+
+    try:
+        anyio.run(main)
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
