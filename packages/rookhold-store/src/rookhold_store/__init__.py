@@ -6,12 +6,15 @@ from rookhold_store.errors import (
     AttestationUnboundError,
     DatabaseLockedError,
     ForeignSchemaError,
+    GlobalQuotaError,
     IdempotencyConflictError,
     InvalidOperationError,
     JobEndedError,
     JobNotFoundError,
     OpenRefusedError,
+    QuotaError,
     RecordRefusedError,
+    ReserveReachedError,
     SchemaHistoryError,
     SchemaMismatchError,
     SchemaVersionError,
@@ -19,6 +22,7 @@ from rookhold_store.errors import (
     StorageUnavailableError,
     StoreClosedError,
     StoreError,
+    TenantQuotaError,
     UnsafeDatabasePathError,
 )
 from rookhold_store.lock import InstanceLock
@@ -45,6 +49,7 @@ from rookhold_store.operations import (
     WaiveAttestation,
 )
 from rookhold_store.pool import ReadPool, Snapshot
+from rookhold_store.quota import StorageLimits
 from rookhold_store.rows import (
     AttestationRow,
     AttestationStatusRow,
@@ -78,6 +83,7 @@ __all__ = [
     "Finalise",
     "Finalised",
     "ForeignSchemaError",
+    "GlobalQuotaError",
     "IdempotencyConflictError",
     "InstanceLock",
     "InvalidOperationError",
@@ -96,11 +102,13 @@ __all__ = [
     "PersistOutcome",
     "ProveWritable",
     "QueuedRow",
+    "QuotaError",
     "ReadPool",
     "RecordRefusedError",
     "RecoverRunning",
     "ReplayRows",
     "Replayed",
+    "ReserveReachedError",
     "RetryAttestations",
     "SchemaHistoryError",
     "SchemaMismatchError",
@@ -109,10 +117,12 @@ __all__ = [
     "Start",
     "Started",
     "StorageFullError",
+    "StorageLimits",
     "StorageUnavailableError",
     "Store",
     "StoreClosedError",
     "StoreError",
+    "TenantQuotaError",
     "UnsafeDatabasePathError",
     "WaiveAttestation",
 ]

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from rookhold_store import chain
-from rookhold_store.accounting import open_account, row_bytes
+from rookhold_store.accounting import RESERVE_ACCEPTED, open_account, row_bytes
 from rookhold_store.errors import IdempotencyConflictError, InvalidOperationError
 from rookhold_store.operations import Accept, Accepted, Participation, Replayed
 from rookhold_types.canonical import canonical
@@ -17,6 +17,8 @@ from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
     import apsw
+
+    from rookhold_store.quota import Quota
 
 TEXT_MAX: Final = 128  # characters of an id, tenant or language
 _MEM_MB: Final = LIMIT_BOUNDS["mem_mb"]
@@ -37,7 +39,7 @@ VALUES (?, ?, ?, ?, ?)
 class PreparedAccept:
     """All of an acceptance that does not depend on what is stored; the fate of its key does."""
 
-    def __init__(self, op: Accept) -> None:
+    def __init__(self, op: Accept, quota: Quota) -> None:
         _check(op)
         spec_json = canonical(op.spec)
         digest = hashlib.sha256(spec_json).hexdigest()
@@ -50,6 +52,7 @@ class PreparedAccept:
             "requested_spec_sha256": digest,
         }
         self._op = op
+        self._quota = quota
         self._spec_json = spec_json.decode()
         self._linked = chain.link(
             op.job_id, chain.GENESIS, [chain.draft(EventKind.ACCEPTED.value, data)], op.now_ms
@@ -68,6 +71,7 @@ class PreparedAccept:
             known = db.execute(_FIND_KEY, (op.tenant, op.idempotency_key)).get
             if known is not None:
                 return _replay(known, op.fingerprint)
+        self._quota.admit(db, op.tenant, self._retained + RESERVE_ACCEPTED)
         db.execute(
             _INSERT_JOB,
             (op.job_id, op.tenant, op.language, op.admitted_mem_mb, op.now_ms, self._spec_json),

@@ -24,6 +24,28 @@ class StorageFullError(StorageUnavailableError):
     code: ClassVar[str] = "storage_reserve"
 
 
+class ReserveReachedError(StorageFullError):
+    """A new job would take disk that is to stay free; the store itself can still be written."""
+
+
+class QuotaError(StoreError):
+    """Root of the two refusals of a charge that has no room; nothing of the operation was kept."""
+
+    retryable: ClassVar[bool] = True
+
+
+class TenantQuotaError(QuotaError):
+    """The tenant's jobs would be charged more than one tenant may be."""
+
+    code: ClassVar[str] = "tenant_storage_quota"
+
+
+class GlobalQuotaError(QuotaError):
+    """All tenants' jobs together would be charged more than the store may hold."""
+
+    code: ClassVar[str] = "storage_capacity"
+
+
 class StoreClosedError(StoreError):
     """The store was closed before the operation was taken up; it was not tried."""
 

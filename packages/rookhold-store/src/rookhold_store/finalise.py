@@ -15,6 +15,7 @@ from rookhold_store.operations import (
     Participation,
     RecoverRunning,
 )
+from rookhold_store.quota import is_of_the_job
 from rookhold_types.canonical import canonical
 from rookhold_types.events import HASH_VERSION, ChainResult, EventKind
 from rookhold_types.states import TERMINAL, JobStatus, KilledBy
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import apsw
 
     from rookhold_store.operations import Participant
+    from rookhold_store.quota import Quota
     from rookhold_store.reads import Reads
 
 _EXIT_CODE_MIN: Final = -(2**31)
@@ -71,6 +73,7 @@ class _Ending(NamedTuple):
     effective_spec: bytes | None = None
     reason: str | None = None
     before: Sequence[chain.Draft] = ()
+    quota: Quota | None = None  # where `before` holds what it may refuse
 
     def finish(
         self, db: apsw.Connection, job: _Job, receipt: evidence.Parts, duration_ms: int
@@ -98,7 +101,10 @@ class _Ending(NamedTuple):
         text = sealed.text.decode()
         self._end(db, text)
         db.execute(_OUTBOX, (self.job_id, self.now_ms))
-        settle(db, self.job_id, self._growth(job, linked, sealed.text), pending=True)
+        growth = self._growth(job, linked, sealed.text)
+        if self.quota is not None:
+            self.quota.check_ending(db, self.job_id, growth)
+        settle(db, self.job_id, growth, pending=True)
         *before, event = linked.events
         if self.participants:
             context = Participation(
@@ -172,7 +178,7 @@ def _event_chain(db: apsw.Connection, job_id: str, head: chain.Head) -> dict[str
 class PreparedFinalise:
     """An ending whose receipt and observed spec are already in their stored form."""
 
-    def __init__(self, op: Finalise) -> None:
+    def __init__(self, op: Finalise, quota: Quota) -> None:
         status = _terminal(op.status)
         if op.exit_code is not None and not _EXIT_CODE_MIN <= op.exit_code <= _EXIT_CODE_MAX:
             raise InvalidOperationError("the exit code is not a 32-bit integer")
@@ -188,6 +194,7 @@ class PreparedFinalise:
             effective_spec=effective,
             reason=op.reason,
             before=chain.drafts(op.events),
+            quota=quota if is_of_the_job(kind for kind, _ in op.events) else None,
         )
         self._duration_ms = op.duration_ms
         self._receipt = evidence.parts(op.receipt)

@@ -11,6 +11,7 @@ from rookhold_store import chain
 from rookhold_store.accounting import grow
 from rookhold_store.errors import JobEndedError, JobNotFoundError
 from rookhold_store.operations import Append, Start, Started
+from rookhold_store.quota import is_of_the_job
 from rookhold_types.canonical import canonical
 from rookhold_types.events import EventKind, WireEvent
 from rookhold_types.jobs import Requirements
@@ -19,6 +20,8 @@ from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
     import apsw
+
+    from rookhold_store.quota import Quota
 
 # A spec may fill megabytes; SQLite picks the one member out without handing the whole to Python.
 _QUEUED: Final = """
@@ -75,9 +78,10 @@ def _requirements(text: str | None) -> Requirements:
 class PreparedAppend:
     """A batch of events whose JSON is made and whose places are not known yet."""
 
-    def __init__(self, op: Append) -> None:
+    def __init__(self, op: Append, quota: Quota) -> None:
         self._op = op
         self._drafts = chain.drafts(op.events)
+        self._quota = quota if is_of_the_job(draft.kind for draft in self._drafts) else None
         self.size = sum(len(item.data_json) for item in self._drafts)
 
     def run(self, db: apsw.Connection) -> tuple[WireEvent, ...]:
@@ -90,6 +94,8 @@ class PreparedAppend:
         if status not in (JobStatus.QUEUED, JobStatus.RUNNING):
             raise JobEndedError("the job has ended")
         linked = chain.link(op.job_id, chain.head(db, op.job_id), self._drafts, op.now_ms)
+        if self._quota is not None:
+            self._quota.check_growth(db, op.job_id, linked.retained_bytes)
         chain.write(db, linked)
         grow(db, op.job_id, linked.retained_bytes)
         return linked.events

@@ -29,6 +29,7 @@ from rookhold_store.outbox import PreparedDefer, PreparedFail, PreparedRetry, Pr
 from rookhold_store.pool import ReadPool, Snapshot
 from rookhold_store.progress import PreparedAppend, PreparedStart
 from rookhold_store.proof import PreparedProof
+from rookhold_store.quota import Quota
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     import apsw
 
     from rookhold_store.binding import BindingCheck
+    from rookhold_store.quota import StorageLimits
 
 R = TypeVar("R")
 
@@ -57,18 +59,25 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, db: apsw.Connection, *, binding: BindingCheck | None, clock: Clock
+        self,
+        path: Path,
+        db: apsw.Connection,
+        *,
+        binding: BindingCheck | None,
+        clock: Clock,
+        quota: Quota,
     ) -> None:
         self.path = path
         self.clock = clock
+        self.limits: Final = quota.limits
         self.read: Final = ReadPool(path)
         self._commits: list[Callable[[int], object]] = []
         self._writer = Writer(db, committed=self._committed)
         self._prepare: Mapping[type, Callable[[Any], Work]] = {
-            Accept: PreparedAccept,
+            Accept: lambda op: PreparedAccept(op, quota),
             Start: PreparedStart,
-            Append: PreparedAppend,
-            Finalise: PreparedFinalise,
+            Append: lambda op: PreparedAppend(op, quota),
+            Finalise: lambda op: PreparedFinalise(op, quota),
             CancelQueued: lambda op: PreparedCancel(op, self.read),
             RecoverRunning: lambda op: PreparedRecovery(op, self.read),
             PersistAttestation: lambda op: PreparedPersist(op, binding),
@@ -87,18 +96,22 @@ class Store:
         binding: BindingCheck | None = None,
         profile: str = PROFILE,
         clock: Clock = now_ms,
+        limits: StorageLimits | None = None,
     ) -> Self:
         """Open or make the database at `path`; raises a StoreError that says why not.
 
-        Without `binding` no attestation can be stored. A file that is refused is not changed.
+        Without `binding` no attestation can be stored, without `limits` there is no quota and the
+        disk is not looked at. A file that is refused is not changed.
         """
         secured = files.secure_database(path)
         try:
             db = connection.open_existing(secured)
         except connection.ENGINE_ERRORS as exc:
             raise connection.as_ours(exc) from exc
+        quota = Quota(limits, secured.parent)
         try:
             _make_ready(db, profile, clock())
+            quota.prepare(db)
             files.secure_side_files(secured)
         except connection.ENGINE_ERRORS as exc:
             db.close()
@@ -106,7 +119,7 @@ class Store:
         except BaseException:
             db.close()
             raise
-        return cls(secured, db, binding=binding, clock=clock)
+        return cls(secured, db, binding=binding, clock=clock, quota=quota)
 
     def submit(self, op: Operation[R]) -> Future[R]:
         """Prepare an operation in this thread and queue it; never raises, the future does.
