@@ -86,6 +86,7 @@ def prepare_writer(db: apsw.Connection) -> None:
         raise StorageUnavailableError("the file system does not support a write-ahead log")
     _apply(db, _WRITER_SETTINGS)
     db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+    _plan_once(db)
 
 
 def _write_ahead(db: apsw.Connection) -> object:
@@ -111,6 +112,14 @@ def _apply(db: apsw.Connection, settings: _Settings) -> None:
             raise StorageUnavailableError("SQLite does not take a setting", setting=name)
 
 
+def _plan_once(db: apsw.Connection) -> None:
+    """Keep the plan of a cached statement, whatever is bound to it.
+
+    Without this, SQLite parses many statements again each time they are bound to another value.
+    """
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """Open one more connection, which can only read."""
     db = apsw.Connection(
@@ -120,6 +129,7 @@ def open_reader(path: Path) -> apsw.Connection:
     )
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     _apply(db, _READER_SETTINGS)
+    _plan_once(db)
     return db
 
 
