@@ -46,6 +46,8 @@ from rookhold_store.operations import (
     RetryAttestations,
     Start,
     Started,
+    Sweep,
+    Swept,
     WaiveAttestation,
 )
 from rookhold_store.pool import ReadPool, Snapshot
@@ -122,6 +124,8 @@ __all__ = [
     "Store",
     "StoreClosedError",
     "StoreError",
+    "Sweep",
+    "Swept",
     "TenantQuotaError",
     "UnsafeDatabasePathError",
     "WaiveAttestation",

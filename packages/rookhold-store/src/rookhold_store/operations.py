@@ -75,6 +75,15 @@ class PersistOutcome(StrEnum):
     STALE_RECEIPT = "stale_receipt"  # the stored receipt is not the one that was signed
 
 
+class Swept(Struct, frozen=True, kw_only=True):
+    """What one transaction of retention did; while more remains, another one goes on."""
+
+    jobs_deleted: int
+    events_deleted: int
+    more_remaining: bool
+    hidden: tuple[str, ...] = ()  # the jobs that nobody sees any more since this transaction
+
+
 class Accept(Operation[Accepted | Replayed], frozen=True, kw_only=True):
     """Create a job with its `accepted` event, its storage account and its idempotency key.
 
@@ -185,6 +194,18 @@ class RetryAttestations(Operation[tuple[str, ...]], frozen=True, kw_only=True):
 
     job_ids: Sequence[str] | None
     now_ms: int
+
+
+class Sweep(Operation[Swept], frozen=True, kw_only=True):
+    """Remove the oldest jobs that ended more than `age_ms` before `now_ms`, in one transaction.
+
+    It takes at most 64 jobs and 4096 events, and of megabytes so few that it stays short. A longer
+    history is hidden first and goes over several transactions, its newest events first.
+    """
+
+    now_ms: int
+    age_ms: int
+    max_jobs: int = 64
 
 
 class ProveWritable(Operation[None], frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from rookhold_store.operations import (
     RecoverRunning,
     RetryAttestations,
     Start,
+    Sweep,
     WaiveAttestation,
 )
 from rookhold_store.outbox import PreparedDefer, PreparedFail, PreparedRetry, PreparedWaive
@@ -30,6 +31,7 @@ from rookhold_store.pool import ReadPool, Snapshot
 from rookhold_store.progress import PreparedAppend, PreparedStart
 from rookhold_store.proof import PreparedProof
 from rookhold_store.quota import Quota
+from rookhold_store.retention import PreparedSweep
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
 
@@ -85,6 +87,7 @@ class Store:
             WaiveAttestation: PreparedWaive,
             FailAttestation: PreparedFail,
             RetryAttestations: PreparedRetry,
+            Sweep: PreparedSweep,
             ProveWritable: PreparedProof,
         }
 
@@ -135,7 +138,7 @@ class Store:
             failed: Future[R] = Future()
             failed.set_exception(connection.translated(exc))
             return failed
-        return self._writer.submit(work)
+        return self._writer.submit(work, apart=isinstance(op, Sweep))
 
     def call(self, op: Operation[R]) -> R:
         """Do an operation and wait until its commit is on the disk."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -33,6 +34,7 @@ class Work(Protocol):
 class _Entry(NamedTuple):
     work: Work
     future: Future[Any]
+    apart: bool
 
 
 class Writer:
@@ -44,19 +46,25 @@ class Writer:
         self._db = db
         self._committed = committed  # told the number of operations in each commit
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._apart: deque[_Entry] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        self._ended = False  # the last of the queue was taken
         self._thread = threading.Thread(
             target=self._serve, name="rookhold-store-writer", daemon=True
         )
         self._thread.start()
 
-    def submit(self, work: Work) -> Future[Any]:
-        """Queue prepared work; a future that is cancelled before its turn is not run."""
+    def submit(self, work: Work, *, apart: bool = False) -> Future[Any]:
+        """Queue prepared work; a future that is cancelled before its turn is not run.
+
+        Work that is `apart` has a commit of its own, after the work that already waits and before
+        any more of its kind.
+        """
         future: Future[Any] = Future()
         with self._lock:
             if not self._closed:
-                self._queue.put(_Entry(work, future))
+                self._queue.put(_Entry(work, future, apart))
                 return future
         future.set_exception(StoreClosedError("the store is closed"))
         return future
@@ -75,45 +83,56 @@ class Writer:
         self._db.close()
 
     def _serve(self) -> None:
-        ended = False
-        while not ended:
-            batch, ended = self._collect()
-            if batch:
+        while not self._ended or self._apart:
+            if batch := self._collect():
                 self._commit(batch)
+            if self._apart:
+                self._commit([self._apart.popleft()])
 
-    def _collect(self) -> tuple[list[_Entry], bool]:
-        """Wait for one operation, then take what has gathered meanwhile; True at the end."""
+    def _collect(self) -> list[_Entry]:
+        """Wait for one operation, then take what has gathered meanwhile."""
         batch: list[_Entry] = []
         size = 0
-        entry = self._queue.get()
-        while entry is not None:
-            if entry.future.set_running_or_notify_cancel():
+        while len(batch) < BATCH_MAX and size < BATCH_BYTES_MAX:
+            entry = self._next(wait=not (batch or self._apart))
+            if entry is None:
+                break
+            if not entry.future.set_running_or_notify_cancel():
+                continue
+            if entry.apart:
+                self._apart.append(entry)
+            else:
                 batch.append(entry)
                 size += entry.work.size
-            if len(batch) >= BATCH_MAX or size >= BATCH_BYTES_MAX:
-                return batch, False
-            try:
-                entry = self._queue.get_nowait()
-            except queue.Empty:
-                return batch, False
-        return batch, True
+        return batch
+
+    def _next(self, *, wait: bool) -> _Entry | None:
+        """Take from the queue; None if there is nothing yet, or nothing more at all."""
+        if self._ended:
+            return None
+        try:
+            entry = self._queue.get(block=wait)
+        except queue.Empty:
+            return None
+        self._ended = entry is None
+        return entry
 
     def _commit(self, batch: list[_Entry]) -> None:
         outcomes: list[tuple[Future[Any], object, BaseException | None]] = []
         try:
             self._begin()
             if len(batch) == 1:
-                work, future = batch[0]
+                work, future, _ = batch[0]
                 outcomes.append((future, *self._run_alone(work)))
             else:
-                for work, future in batch:
+                for work, future, _ in batch:
                     outcomes.append((future, *self._run(work)))
                 self._db.execute("COMMIT")
         except BaseException as exc:  # noqa: BLE001  # whatever it is, every caller must hear of it
             self._abandon()
             failure = _shared_failure(exc)
             outcomes = [(future, None, alone or failure) for future, _, alone in outcomes]
-            outcomes += [(future, None, failure) for _, future in batch[len(outcomes) :]]
+            outcomes += [(future, None, failure) for _, future, _ in batch[len(outcomes) :]]
         for future, result, alone in outcomes:
             _answer(future, result, alone)
         self._tell(sum(alone is None for _, _, alone in outcomes))
