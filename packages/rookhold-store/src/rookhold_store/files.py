@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from rookhold_store.errors import UnsafeDatabasePathError
+from rookhold_store.errors import ForeignSchemaError, UnsafeDatabasePathError
 
 SIDE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
 
@@ -37,11 +37,15 @@ def secure_database(path: str | os.PathLike[str]) -> Path:
     """
     wanted = _absolute(path)
     _secure_parent(wanted.parent)
+    secure_side_files(wanted)
+    _refuse_remains(wanted)
     try:
         # Exclusive, so that what is created is never what somebody else put there.
         descriptor = os.open(wanted, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         narrow(wanted)
+        if wanted.lstat().st_size == 1:  # SQLite would take it for an empty file and write over it
+            raise ForeignSchemaError("the file is not a database") from None
     except OSError as exc:
         raise UnsafeDatabasePathError(
             "the database file cannot be made", errno=exc.errno or 0
@@ -51,7 +55,6 @@ def secure_database(path: str | os.PathLike[str]) -> Path:
             os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)
-    secure_side_files(wanted)
     return wanted
 
 
@@ -60,6 +63,22 @@ def secure_side_files(path: Path) -> None:
     for suffix in SIDE_SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             narrow(path.with_name(path.name + suffix))
+
+
+def _refuse_remains(path: Path) -> None:
+    """Refuse to make a database beside the log of one that is gone: SQLite would delete the log.
+
+    Looked at before the database is made, since another opener makes that first and its log later.
+    """
+    for suffix in ("-wal", "-journal"):
+        remains = path.with_name(path.name + suffix)
+        with contextlib.suppress(FileNotFoundError):
+            if remains.lstat().st_size and not os.path.lexists(path):
+                raise UnsafeDatabasePathError(
+                    f"{remains.name} lies here without its database: put that back, or move "
+                    "the log away if nothing of it is wanted",
+                    file=remains.name,
+                )
 
 
 def narrow(path: Path) -> None:
@@ -125,6 +144,8 @@ def _secure_parent(parent: Path) -> None:
             raise UnsafeDatabasePathError("a directory above the database is a link")
         if not stat.S_ISDIR(found.st_mode):
             raise UnsafeDatabasePathError("a directory above the database is not a directory")
+        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            raise UnsafeDatabasePathError("anybody may replace a directory above the database")
     for component in missing:
         _make_private(component)
     _judge(parent)
@@ -133,6 +154,8 @@ def _secure_parent(parent: Path) -> None:
 def _make_private(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700)
+        if stat.S_IMODE(directory.lstat().st_mode) != 0o700:  # a umask that takes our own bits
+            directory.chmod(0o700)
     except FileExistsError:
         return  # made by somebody meanwhile: judged like any that was found
     except OSError as exc:
