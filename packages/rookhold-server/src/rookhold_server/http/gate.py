@@ -13,9 +13,16 @@ from rookhold_server.identity.scopes import Scope
 from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
+    from rookhold_server.identity.principal import Principal
     from rookhold_server.identity.rate_limit import Budget
 
 Handler = Callable[[Call, Services], Awaitable[None]]
+Identify = Callable[[Call, Services], Awaitable["Principal"]]
+
+
+async def from_header(call: Call, services: Services) -> Principal:
+    """Who calls, by the one header that every route takes."""
+    return await services.authenticator.authenticate(call.raw_headers)
 
 
 class Endpoint(Struct, frozen=True):
@@ -24,6 +31,8 @@ class Endpoint(Struct, frozen=True):
     handler: Handler
     scope: Scope | None = None
     closes_if_unread: bool = False  # the connection rule for refused submissions
+    identify: Identify = from_header
+    has_head: bool = True  # whether HEAD is answered as GET would be, without the body
 
 
 async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> None:
@@ -31,7 +40,7 @@ async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> No
     if endpoint.scope is not None:
         call.closes_if_unread = endpoint.closes_if_unread
         call.headers.extend(NO_STORE)
-        call.principal = services.authenticator.authenticate(call.raw_headers)
+        call.principal = await endpoint.identify(call, services)
         call.headers.extend(_budget_headers(services.limiter.take(call.principal.tenant)))
         if endpoint.scope not in call.principal.scopes:
             raise Refusal("insufficient_scope", scope=endpoint.scope.value)
