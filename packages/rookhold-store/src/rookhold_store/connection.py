@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +26,7 @@ _BUSY_PAUSE_SECONDS: Final = 0.005
 # How a statement fails: by SQLite, or already at a value that it cannot take or give back.
 ENGINE_ERRORS: Final = (apsw.Error, UnicodeError, OverflowError)
 
+CHECKPOINT_PAGES: Final = 1000  # a log of this length runs into the file at the next commit
 # A log that a checkpoint emptied is cut back to this on its next reset; it may grow beyond it only
 # while a reader holds on, and readers here are short.
 WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
@@ -47,14 +48,35 @@ _READER_SETTINGS: Final[_Settings] = (("query_only", "ON", 1), ("trusted_schema"
 
 
 def open_existing(path: Path) -> apsw.Connection:
-    """Open a file that exists for writing, changing nothing about it yet."""
+    """Open a file that exists for writing, changing nothing about it yet.
+
+    Until `trust_log` nothing moves from the log to the file: the log may not be ours, and a file
+    that is refused is not changed.
+    """
     db = apsw.Connection(
         str(path),
         flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW,
         statementcachesize=200,
     )
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    if db.readonly("main"):  # SQLite opens it all the same
+        db.close()
+        raise StorageUnavailableError("the database file can only be read, not written")
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    db.wal_autocheckpoint(0)
     return db
+
+
+def look_at_log(db: apsw.Connection) -> None:
+    """Have SQLite open the log, if there is one, so that whose it is can be told by its name."""
+    with suppress(apsw.Error):  # the judgement of the schema says it better
+        db.pragma("user_version")
+
+
+def trust_log(db: apsw.Connection) -> None:
+    """Let the log of a database that was judged sound run into its file from now on."""
+    db.wal_autocheckpoint(CHECKPOINT_PAGES)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
 
 
 def prepare_new(db: apsw.Connection) -> None:

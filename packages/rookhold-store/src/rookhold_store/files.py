@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
 from pathlib import Path
 from typing import Final
 
-from rookhold_store.errors import ForeignSchemaError, UnsafeDatabasePathError
+from rookhold_store.errors import (
+    ForeignSchemaError,
+    StorageFullError,
+    StorageUnavailableError,
+    StoreError,
+    UnsafeDatabasePathError,
+)
 
 SIDE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
 
@@ -47,9 +54,7 @@ def secure_database(path: str | os.PathLike[str]) -> Path:
         if wanted.lstat().st_size == 1:  # SQLite would take it for an empty file and write over it
             raise ForeignSchemaError("the file is not a database") from None
     except OSError as exc:
-        raise UnsafeDatabasePathError(
-            "the database file cannot be made", errno=exc.errno or 0
-        ) from exc
+        raise _not_made("the database file cannot be made", exc) from exc
     else:
         try:
             os.fchmod(descriptor, 0o600)
@@ -159,7 +164,17 @@ def _make_private(directory: Path) -> None:
     except FileExistsError:
         return  # made by somebody meanwhile: judged like any that was found
     except OSError as exc:
-        raise UnsafeDatabasePathError("a directory cannot be made", errno=exc.errno or 0) from exc
+        raise _not_made("a directory cannot be made", exc) from exc
+
+
+def _not_made(text: str, exc: OSError) -> StoreError:
+    """Tell a disk that takes nothing from a place that may not be used."""
+    number = exc.errno or 0
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFullError(f"{text}: the file system is full", errno=number)
+    if number in (errno.EROFS, errno.EIO):
+        return StorageUnavailableError(f"{text}: the file system takes no writes", errno=number)
+    return UnsafeDatabasePathError(text, errno=number)
 
 
 def _judge(parent: Path) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import apsw
 
     from rookhold_store.rows import ReplayRows
+    from rookhold_store.standing import OpenFiles
 
 IDLE_MAX: Final = 8  # connections kept for later; how many are in use, the callers' threads bound
 
@@ -37,8 +38,9 @@ class Snapshot(Reads):
 class ReadPool(Reads):
     """Reads over a few connections that threads borrow for one call at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, standing: OpenFiles | None = None) -> None:
         self._path = path
+        self._standing = standing
         self._idle: deque[apsw.Connection] = deque()
         self._closed = False
 
@@ -62,6 +64,8 @@ class ReadPool(Reads):
         try:
             return self._idle.pop()
         except IndexError:
+            if self._standing is not None:
+                self._standing.check()
             return open_reader(self._path)
 
     def _give_back(self, db: apsw.Connection) -> None:

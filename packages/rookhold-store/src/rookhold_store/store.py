@@ -32,6 +32,7 @@ from rookhold_store.progress import PreparedAppend, PreparedStart
 from rookhold_store.proof import PreparedProof
 from rookhold_store.quota import Quota
 from rookhold_store.retention import PreparedSweep
+from rookhold_store.standing import OpenFiles
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
 
@@ -72,9 +73,10 @@ class Store:
         self.path = path
         self.clock = clock
         self.limits: Final = quota.limits
-        self.read: Final = ReadPool(path)
+        standing = OpenFiles(path)
+        self.read: Final = ReadPool(path, standing=standing)
         self._commits: list[Callable[[int], object]] = []
-        self._writer = Writer(db, committed=self._committed)
+        self._writer = Writer(db, committed=self._committed, standing=standing)
         self._prepare: Mapping[type, Callable[[Any], Work]] = {
             Accept: lambda op: PreparedAccept(op, quota),
             Start: PreparedStart,
@@ -113,9 +115,12 @@ class Store:
             raise connection.as_ours(exc) from exc
         quota = Quota(limits, secured.parent)
         try:
+            connection.look_at_log(db)
+            files.secure_side_files(secured)
             _make_ready(db, profile, clock())
             quota.prepare(db)
             files.secure_side_files(secured)
+            connection.trust_log(db)
         except connection.ENGINE_ERRORS as exc:
             db.close()
             raise connection.as_ours(exc) from exc

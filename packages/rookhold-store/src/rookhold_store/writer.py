@@ -17,6 +17,8 @@ from rookhold_store.errors import StorageUnavailableError, StoreClosedError, Sto
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rookhold_store.standing import OpenFiles
+
 BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # bounds the log that one commit writes
 
@@ -41,9 +43,14 @@ class Writer:
     """Owns the write connection. Answers come after the commit; callbacks run in its thread."""
 
     def __init__(
-        self, db: apsw.Connection, *, committed: Callable[[int], object] | None = None
+        self,
+        db: apsw.Connection,
+        *,
+        committed: Callable[[int], object] | None = None,
+        standing: OpenFiles | None = None,
     ) -> None:
         self._db = db
+        self._standing = standing
         self._committed = committed  # told the number of operations in each commit
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._apart: deque[_Entry] = deque()
@@ -147,6 +154,8 @@ class Writer:
     def _begin(self) -> None:
         if self._db.in_transaction:  # an earlier rollback failed
             self._db.execute("ROLLBACK")
+        if self._standing is not None:
+            self._standing.check()
         self._db.execute("BEGIN IMMEDIATE")
 
     def _run_alone(self, work: Work) -> tuple[object, BaseException | None]:
