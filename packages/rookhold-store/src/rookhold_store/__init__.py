@@ -64,6 +64,7 @@ from rookhold_store.rows import (
     PendingRow,
     QueuedRow,
     ReplayRows,
+    StorageUsage,
 )
 from rookhold_store.store import Store
 
@@ -121,6 +122,7 @@ __all__ = [
     "StorageFullError",
     "StorageLimits",
     "StorageUnavailableError",
+    "StorageUsage",
     "Store",
     "StoreClosedError",
     "StoreError",

@@ -30,6 +30,11 @@ SELECT charged_bytes,
   coalesce((SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?), 0)
 FROM storage_usage_total
 """
+_CHARGED_AND_OUTSTANDING: Final = """
+SELECT charged_bytes,
+  coalesce((SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?), 0),
+  (SELECT bytes FROM temp.outstanding_reservations) FROM storage_usage_total
+"""
 # What is said about a run, in few words, and never by the job: it is kept over any quota.
 _ABOUT_THE_RUN: Final = frozenset({EventKind.VIOLATION.value, EventKind.TRUNCATED.value})
 
@@ -90,15 +95,11 @@ class Quota:
         if limits is None:
             return
         if limits.free_reserve_bytes:
-            needed = limits.free_reserve_bytes + reservations.outstanding(db) + charge
-            available = free_bytes(self._directory)
-            if available < needed:
-                raise ReserveReachedError(
-                    "the job would take disk that is to stay free",
-                    needed_bytes=needed,
-                    available_bytes=available,
-                )
-        _hold(db, limits, tenant, charge)
+            overall, own, outstanding = db.execute(_CHARGED_AND_OUTSTANDING, (tenant,)).get
+            self._check_disk(limits.free_reserve_bytes + outstanding + charge)
+        else:
+            overall, own = db.execute(_CHARGED, (tenant,)).get
+        _hold(limits, charge, own=own, overall=overall)
 
     def check_growth(self, db: apsw.Connection, job_id: str, by: int) -> None:
         """Refuse what an unfinished job adds beyond its reserve, if a quota has no room for it."""
@@ -106,7 +107,8 @@ class Quota:
             tenant, reserved = ledger
             more = by + max(RESERVE_PENDING, reserved - by) - reserved
             if more > 0:
-                _hold(db, self.limits, tenant, more)
+                overall, own = db.execute(_CHARGED, (tenant,)).get
+                _hold(self.limits, more, own=own, overall=overall)
 
     def check_ending(self, db: apsw.Connection, job_id: str, by: int) -> None:
         """Refuse an ending that comes with events if a quota has no room; without them it is taken.
@@ -117,11 +119,20 @@ class Quota:
             tenant, reserved = ledger
             more = by + RESERVE_PENDING - reserved
             if more > 0:
-                _hold(db, self.limits, tenant, more)
+                overall, own = db.execute(_CHARGED, (tenant,)).get
+                _hold(self.limits, more, own=own, overall=overall)
+
+    def _check_disk(self, needed: int) -> None:
+        available = free_bytes(self._directory)
+        if available < needed:
+            raise ReserveReachedError(
+                "the job would take disk that is to stay free",
+                needed_bytes=needed,
+                available_bytes=available,
+            )
 
 
-def _hold(db: apsw.Connection, limits: StorageLimits, tenant: str, more: int) -> None:
-    overall, own = db.execute(_CHARGED, (tenant,)).get
+def _hold(limits: StorageLimits, more: int, *, own: int, overall: int) -> None:
     if own + more > limits.tenant_bytes:
         raise TenantQuotaError(
             "the tenant's storage quota has no room for it",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from rookhold_store import schema
+from rookhold_store import reservations, schema
 from rookhold_store.errors import (
     InvalidOperationError,
     OpenRefusedError,
@@ -29,6 +29,7 @@ from rookhold_store.rows import (
     PendingRow,
     QueuedRow,
     ReplayRows,
+    StorageUsage,
 )
 from rookhold_types.events import WireEvent
 
@@ -107,6 +108,10 @@ _COUNT: Final = "SELECT count(*) FROM jobs WHERE tenant = ? AND status = ?"
 _CHARGED_TENANT: Final = "SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?"
 _RETAINED: Final = "SELECT retained_bytes FROM job_storage_usage WHERE job_id = ?"
 _CHARGED: Final = "SELECT charged_bytes FROM storage_usage_total"
+_USAGE: Final = f"SELECT ({_CHARGED}), ({reservations.RECOUNT})"
+_USAGE_TENANT: Final = f"""
+SELECT coalesce(({_CHARGED_TENANT}), 0), ({reservations.RECOUNT} WHERE u.tenant = ?1)
+"""
 
 
 class Reads:
@@ -250,6 +255,18 @@ class Reads:
             if tenant is None:
                 return int(db.execute(_CHARGED).get)
             return int(db.execute(_CHARGED_TENANT, (tenant,)).get or 0)
+
+    def storage_usage(self, tenant: str | None = None) -> StorageUsage:
+        """Return what a tenant, or everybody together, is charged, and what of it is promised.
+
+        Visits the unfinished and the unsigned jobs, of all tenants, and no others.
+        """
+        with self._use() as db:
+            if tenant is None:
+                charged, reserved = db.execute(_USAGE).get
+            else:
+                charged, reserved = db.execute(_USAGE_TENANT, (tenant,)).get
+        return StorageUsage(retained_bytes=charged - reserved, reserved_bytes=reserved)
 
     def probe(self) -> bool:
         """Whether both version markers are right and jobs and events readable; repairs nothing."""

@@ -30,7 +30,7 @@ DELETE FROM outstanding_reservations;
 """
 # Only an unfinished or an unsigned job has a reservation, and each of the two has an index of its
 # own, so that this costs no more with a million retained jobs.
-OUTSTANDING: Final = """
+RECOUNT: Final = """
 SELECT coalesce(sum(u.reserved_bytes), 0) FROM (
   SELECT job_id FROM jobs WHERE finished_at_ms IS NULL AND status IN ('queued', 'running')
   UNION ALL
@@ -43,9 +43,4 @@ SELECT coalesce(sum(u.reserved_bytes), 0) FROM (
 def track(db: apsw.Connection) -> None:
     """Begin, or begin again, to keep the sum on this connection; changes nothing in the file."""
     db.execute(_TRACK)
-    db.execute(f"INSERT INTO temp.outstanding_reservations {OUTSTANDING}")
-
-
-def outstanding(db: apsw.Connection) -> int:
-    """Return the sum as it stands in the present transaction."""
-    return int(db.execute("SELECT bytes FROM temp.outstanding_reservations").get)
+    db.execute(f"INSERT INTO temp.outstanding_reservations {RECOUNT}")

@@ -66,6 +66,20 @@ class QueuedRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
         return Cursor(self.created_at_ms, self.job_id)
 
 
+class StorageUsage(Struct, frozen=True, kw_only=True):
+    """What a tenant's jobs, or all of them, are charged: bytes that are there, and bytes promised.
+
+    The promise is what an unfinished job may still write and what a signature will take.
+    """
+
+    retained_bytes: int
+    reserved_bytes: int
+
+    @property
+    def charged_bytes(self) -> int:
+        return self.retained_bytes + self.reserved_bytes
+
+
 class ReplayRows(Struct, frozen=True, kw_only=True):
     """A page of a history; `complete` if the job is terminal and nothing follows the page."""
 
