@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -45,13 +47,17 @@ def seal(caller: Parts, core: Mapping[str, Any]) -> SealedReceipt:
         **{name: canonical(value) for name, value in core.items()},
     }
     members.pop(DIGEST_MEMBER, None)
-    digest = hashlib.sha256(_join(members)).hexdigest()
-    members[DIGEST_MEMBER] = canonical(digest)
-    return SealedReceipt(text=_join(members), sha256=digest)
+    names = sorted(members)
+    chunks = [_label(name) + members[name] for name in names]
+    digest = hashlib.sha256(b"{%b}" % b",".join(chunks)).hexdigest()
+    chunks.insert(bisect(names, DIGEST_MEMBER), _label(DIGEST_MEMBER) + canonical(digest))
+    return SealedReceipt(text=b"{%b}" % b",".join(chunks), sha256=digest)
 
 
-def _join(members: Mapping[str, bytes]) -> bytes:
-    return b"{%b}" % b",".join(canonical(name) + b":" + members[name] for name in sorted(members))
+@lru_cache(maxsize=256)
+def _label(name: str) -> bytes:
+    """Return a member's name as it stands in the text; receipts all have the same few."""
+    return canonical(name) + b":"
 
 
 def core_members(

@@ -5,6 +5,7 @@ allows, integers within plus or minus 2^53-1 and no other numbers. It is not RFC
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -40,23 +41,23 @@ def canonical_sha256(value: object) -> str:
 
 def _refuse_foreign_values(value: object) -> None:
     """Refuse what the encoder would write although this profile has no form for it."""
-    pending: list[Any] = [value]
+    pending: list[Iterable[Any]] = [(value,)]
     while pending:
-        item = pending.pop()
-        kind = type(item)
-        if kind is str or item is None or kind is bool:
-            continue
-        if kind is dict:
-            for key in item:
-                if type(key) is not str:
-                    raise CanonicalError("an object key is not a text", reason="key")
-            pending.extend(item.values())
-        elif kind is list or kind is tuple:
-            pending.extend(item)
-        elif kind is int:
-            if not -INTEGER_MAX <= item <= INTEGER_MAX:
-                raise CanonicalError("an integer is outside 53 bits", reason="integer")
-        elif kind is float:
-            raise CanonicalError("a number is not an integer", reason="float")
-        elif not isinstance(item, str):
-            raise CanonicalError("the value is not JSON", reason="type")
+        for item in pending.pop():
+            kind = type(item)
+            if kind is str or item is None or kind is bool:
+                continue
+            if kind is int:
+                if not -INTEGER_MAX <= item <= INTEGER_MAX:
+                    raise CanonicalError("an integer is outside 53 bits", reason="integer")
+            elif kind is dict:
+                for key in item:
+                    if type(key) is not str:
+                        raise CanonicalError("an object key is not a text", reason="key")
+                pending.append(item.values())
+            elif kind is list or kind is tuple:
+                pending.append(item)
+            elif kind is float:
+                raise CanonicalError("a number is not an integer", reason="float")
+            elif not isinstance(item, str):
+                raise CanonicalError("the value is not JSON", reason="type")
