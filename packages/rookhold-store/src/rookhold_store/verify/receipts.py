@@ -1,0 +1,130 @@
+"""A terminal job's receipt: its own digest, and that it says what row and history say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from rookhold_store.verify.jobs import sha256
+from rookhold_types.canonical import canonical
+from rookhold_types.errors import CanonicalError
+from rookhold_types.events import EventKind
+from rookhold_types.receipts import (
+    DIGEST_MEMBER,
+    POLICY_MEMBERS,
+    RECEIPT_VERSION,
+    policy_sha256,
+    receipt_digest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rookhold_store.verify.history import History
+    from rookhold_store.verify.jobs import Job
+
+_COLUMN: Final = "receipt_json"
+
+
+def read(job: Job) -> dict[str, Any] | None:
+    """Return the receipt, if there is one that is an object."""
+    if type(job.receipt_json) is not str:
+        return None
+    try:
+        receipt = msgspec.json.decode(job.receipt_json)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return receipt if type(receipt) is dict else None
+
+
+def problems(job: Job, history: History, *, hidden: bool) -> Iterator[str]:
+    """Yield what is wrong with `jobs.receipt_json`."""
+    if job.receipt_json is None:
+        # Those of before the hashes never got one; a job that is being removed has lost its own.
+        if job.terminal and not hidden and history.legacy < history.events:
+            yield "is null for a job that has ended"
+        return
+    if not job.terminal:
+        yield "is set for a job that has not ended"
+    receipt = read(job)
+    if receipt is None:
+        yield "is not a JSON object"
+        return
+    if (problem := _digest(receipt, job.receipt_json)) is not None:
+        yield problem
+    yield from _core(job, history, receipt)
+    yield from _contents(job, history, receipt)
+
+
+def _digest(receipt: dict[str, Any], text: str) -> str | None:
+    try:
+        if receipt_digest(receipt) != receipt.get(DIGEST_MEMBER):
+            return "does not have the digest that it says"
+        return None if canonical(receipt) == text.encode() else "is not canonical JSON"
+    except CanonicalError:
+        return "is not canonical JSON"
+
+
+def _core(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[str]:
+    finished = history.told.get(EventKind.FINISHED.value)
+    wanted: dict[str, Any] = {
+        "version": RECEIPT_VERSION,
+        "job_id": job.job_id,
+        "outcome": job.status,
+        "exit_code": job.exit_code,
+        "created_at_ms": job.created_at_ms,
+        "started_at_ms": job.started_at_ms,
+        "finished_at_ms": job.finished_at_ms,
+    }
+    if finished is not None:
+        wanted["duration_ms"] = finished.data.get("duration_ms")
+    for member, value in wanted.items():
+        if receipt.get(member, ...) != value:
+            yield f"says another {member} than row and events do"
+    stated = receipt.get("event_chain")
+    if type(stated) is not dict:
+        yield "has no event_chain"
+        return
+    for member, value in history.end().receipt_member().items():
+        if stated.get(member, ...) != value:
+            yield f"says another event_chain.{member} than the events have"
+
+
+def _contents(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[str]:
+    output = receipt.get("output")
+    if type(output) is dict:
+        for name, stream in history.streams.items():
+            if (
+                output.get(f"{name}_bytes") != stream.bytes
+                or output.get(f"{name}_sha256") != stream.sha256
+            ):
+                yield f"says another {name} than its events hold"
+        if output.get("truncated") is not None and output["truncated"] is not history.truncated:
+            yield "says another truncated than its events do"
+    artifacts = receipt.get("artifacts")
+    if type(artifacts) is list and artifacts != history.artifacts:
+        yield "says other artifacts than its events hold"
+    yield from _requested(job, receipt)
+    if "policy_sha256" in receipt and all(name in receipt for name in POLICY_MEMBERS):
+        try:
+            right = policy_sha256(receipt) == receipt["policy_sha256"]
+        except CanonicalError:
+            right = False
+        if not right:
+            yield "does not have the policy_sha256 that it says"
+
+
+def _requested(job: Job, receipt: dict[str, Any]) -> Iterator[str]:
+    try:
+        spec = msgspec.json.decode(job.spec_json)
+    except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError):
+        return
+    if type(spec) is not dict or type(spec.get("code")) is not str:
+        return
+    if receipt.get("code_sha256", ...) not in (..., sha256(spec["code"])):
+        yield "says another code_sha256 than the spec has"
+    stdin = spec.get("stdin")
+    known = stdin is None or type(stdin) is str
+    if known and receipt.get("stdin_sha256", ...) not in (..., sha256(stdin or "")):
+        yield "says another stdin_sha256 than the spec has"

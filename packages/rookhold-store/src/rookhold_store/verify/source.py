@@ -1,0 +1,101 @@
+"""The file under verification: opened to read, changed in nothing, whoever else writes to it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import apsw
+
+from rookhold_store.connection import BUSY_TIMEOUT_MS, ENGINE_ERRORS, as_ours
+from rookhold_store.errors import StorageUnavailableError
+from rookhold_store.verify.views import Short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self, TypeVar
+
+    T = TypeVar("T")
+
+_Mark = tuple[int, int, int, int]
+_PRAGMAS: Final = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON")
+
+
+class Source:
+    """A database file to be read.
+
+    Without a log beside it nobody has it open, and it is read as the file that it is: no side file
+    is made, so that a copy in a directory that cannot be written to is as good as any. Should
+    somebody open it meanwhile, what was just looked at is looked at again through the log.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(path))
+        self._alone: _Mark | None = None
+        try:
+            self.db = self._open()
+        except ENGINE_ERRORS as exc:
+            raise as_ours(exc) from exc
+        except OSError as exc:
+            raise StorageUnavailableError(
+                "the database file cannot be read", errno=exc.errno or 0
+            ) from exc
+
+    def at_a_moment(self, look: Callable[[Short], T]) -> T:
+        """Return what `look` returns of one moment, or of several short ones that it renews."""
+        while True:
+            with Short(self.db).looking() as view:
+                seen = look(view)
+            if self.undisturbed():
+                return seen
+
+    def undisturbed(self) -> bool:
+        """Whether what was just read was read rightly; opens the file anew if it was not."""
+        if self._alone is None or self._alone == self._mark():
+            return True
+        self.db.close()
+        self.db = self._open()
+        return False
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of the log, which cannot be emptied beyond the moment that is looked at."""
+        try:
+            return Path(f"{self.path}-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def close(self) -> None:
+        self.db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _mark(self) -> _Mark | None:
+        """Return what changes when somebody writes to the file; None if it has a log."""
+        if any(Path(f"{self.path}{suffix}").exists() for suffix in ("-wal", "-journal")):
+            return None
+        found = self.path.stat()
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _open(self) -> apsw.Connection:
+        self._alone = self._mark()
+        uri = f"{self.path.as_uri()}?mode=ro" + ("&immutable=1" if self._alone else "")
+        db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        for pragma in _PRAGMAS:
+            db.execute(f"PRAGMA {pragma}")
+        db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        return db
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
+    """Lend the file, and close it."""
+    with Source(path) as source:
+        yield source
