@@ -99,6 +99,13 @@ SELECT j.job_id, j.tenant, j.admitted_mem_mb,
   EXISTS (SELECT 1 FROM attestation_outbox o WHERE o.job_id = j.job_id AND o.failed_at_ms IS NULL)
 FROM jobs j
 """
+# A rebuild cannot know how much of a reserve was eaten: an unfinished job gets all of it again.
+_WRITE: Final = f"""
+WITH counted (job_id, tenant, memory, retained, unfinished, pending) AS ({_RECOUNT})
+INSERT INTO job_storage_usage (job_id, tenant, retained_bytes, reserved_bytes, requested_mem_mb)
+SELECT job_id, tenant, retained, CASE WHEN unfinished THEN {RESERVE_ACCEPTED}
+  WHEN pending THEN {RESERVE_PENDING} ELSE 0 END, memory FROM counted
+"""
 _LEDGER: Final = """
 SELECT job_id, tenant, retained_bytes, reserved_bytes, requested_mem_mb FROM job_storage_usage
 """
@@ -141,6 +148,11 @@ def recount(db: apsw.Connection) -> dict[str, Usage]:
             reserved_max=RESERVE_ACCEPTED if unfinished else low,
         )
     return usage
+
+
+def write_ledger(db: apsw.Connection) -> None:
+    """Write every job's ledger row anew; the caller emptied the ledger and owns the transaction."""
+    db.execute(_WRITE)
 
 
 def findings(db: apsw.Connection) -> list[LedgerFinding]:

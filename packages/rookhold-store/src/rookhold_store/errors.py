@@ -134,3 +134,21 @@ class SchemaMismatchError(OpenRefusedError):
     """A table, column, index or trigger of the claimed version is missing, extra or different."""
 
     code: ClassVar[str] = "schema_mismatch"
+
+
+class DatabaseDamagedError(OpenRefusedError):
+    """What the file holds breaks the rules of its own schema."""
+
+    code: ClassVar[str] = "database_damaged"
+
+
+class MigrationRefusedError(OpenRefusedError):
+    """A row of an older version cannot be brought to the newest one; the file was not changed."""
+
+    code: ClassVar[str] = "migration_refused"
+
+
+class BindingRequiredError(OpenRefusedError):
+    """The file holds attestations that have to be tested first, and no test was given."""
+
+    code: ClassVar[str] = "binding_required"

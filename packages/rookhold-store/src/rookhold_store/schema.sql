@@ -4,7 +4,7 @@
 -- otherwise delete the old row without firing its delete trigger (recursive_triggers is per connection).
 
 CREATE TABLE schema_migrations (
-  version INTEGER PRIMARY KEY CHECK (version BETWEEN 1 AND 4),
+  version INTEGER PRIMARY KEY CHECK (version >= 1),
   applied_at_ms INTEGER NOT NULL CHECK (applied_at_ms >= 0)
 ) STRICT;
 
@@ -68,6 +68,8 @@ CREATE INDEX jobs_by_tenant_language
   ON jobs (tenant, language, created_at_ms, job_id, status, started_at_ms, finished_at_ms, exit_code);
 CREATE INDEX jobs_by_tenant_status_language
   ON jobs (tenant, status, language, created_at_ms, job_id, started_at_ms, finished_at_ms, exit_code);
+CREATE INDEX jobs_by_creation
+  ON jobs (created_at_ms, job_id, tenant, language, status, started_at_ms, finished_at_ms, exit_code);
 CREATE INDEX jobs_unfinished ON jobs (status, created_at_ms, job_id) WHERE finished_at_ms IS NULL;
 CREATE INDEX jobs_finished ON jobs (finished_at_ms, job_id) WHERE finished_at_ms IS NOT NULL;
 

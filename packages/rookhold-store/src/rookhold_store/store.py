@@ -72,6 +72,7 @@ class Store:
     ) -> None:
         self.path = path
         self.clock = clock
+        self.opening = schema.Opening()
         self.limits: Final = quota.limits
         standing = OpenFiles(path)
         self.read: Final = ReadPool(path, standing=standing)
@@ -106,7 +107,8 @@ class Store:
         """Open or make the database at `path`; raises a StoreError that says why not.
 
         Without `binding` no attestation can be stored, without `limits` there is no quota and the
-        disk is not looked at. A file that is refused is not changed.
+        disk is not looked at. An older file is upgraded, in one transaction; `opening` then tells
+        what was done. A file that is refused is not changed.
         """
         secured = files.secure_database(path)
         try:
@@ -117,7 +119,7 @@ class Store:
         try:
             connection.look_at_log(db)
             files.secure_side_files(secured)
-            _make_ready(db, profile, clock())
+            opening = _make_ready(db, profile, clock(), binding)
             quota.prepare(db)
             files.secure_side_files(secured)
             connection.trust_log(db)
@@ -127,7 +129,9 @@ class Store:
         except BaseException:
             db.close()
             raise
-        return cls(secured, db, binding=binding, clock=clock, quota=quota)
+        opened = cls(secured, db, binding=binding, clock=clock, quota=quota)
+        opened.opening = opening
+        return opened
 
     def submit(self, op: Operation[R]) -> Future[R]:
         """Prepare an operation in this thread and queue it; never raises, the future does.
@@ -182,13 +186,17 @@ class Store:
         self.close()
 
 
-def _make_ready(db: apsw.Connection, profile: str, now: int) -> None:
+def _make_ready(
+    db: apsw.Connection, profile: str, now: int, binding: BindingCheck | None
+) -> schema.Opening:
+    opening = schema.Opening()
     fresh = schema.is_fresh(db)
     if fresh:
         connection.prepare_new(db)
-    else:
-        schema.check(db)
+    elif not schema.judge(db).ready:
+        opening = schema.upgrade(db, binding=binding, now_ms=now)
     connection.prepare_writer(db)
     if fresh:
         schema.create(db, now)  # unless another process has done so meanwhile
     outbox.reseed(db, profile=profile, now_ms=now)
+    return opening

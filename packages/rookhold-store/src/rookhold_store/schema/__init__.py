@@ -1,0 +1,44 @@
+"""Schema v4: the judgement of a file, and what it takes to bring an older one there."""
+
+from rookhold_store.schema.fresh import create
+from rookhold_store.schema.judge import (
+    ACCOUNTING_REVISION,
+    GUEST_HISTORY,
+    GUEST_PREFIX,
+    Verdict,
+    check,
+    check_versions,
+    is_fresh,
+    judge,
+    user_version,
+)
+from rookhold_store.schema.objects import (
+    SCHEMA_VERSION,
+    SchemaObject,
+    expected_objects,
+    read_objects,
+    schema_text,
+    step_text,
+)
+from rookhold_store.schema.upgrade import Opening, upgrade
+
+__all__ = [
+    "ACCOUNTING_REVISION",
+    "GUEST_HISTORY",
+    "GUEST_PREFIX",
+    "SCHEMA_VERSION",
+    "Opening",
+    "SchemaObject",
+    "Verdict",
+    "check",
+    "check_versions",
+    "create",
+    "expected_objects",
+    "is_fresh",
+    "judge",
+    "read_objects",
+    "schema_text",
+    "step_text",
+    "upgrade",
+    "user_version",
+]
