@@ -34,7 +34,7 @@ from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
 from rookhold_server.supervisor.account import check_account
 from rookhold_server.supervisor.grant import Grant, receive
-from rookhold_store import InstanceLock, Store
+from rookhold_store import InstanceLock, StorageLimits, Store
 from rookhold_types.clock import now_ms
 from rookhold_types.isolation import Backend, IsolationClass
 from rookhold_types.service import PublicKeyView
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from rookhold_server.config.settings import Settings
 
 _log = logging.getLogger(__name__)
+
+_MIB: Final = 1024 * 1024
 
 _TRUST_NOTICE: Final = (
     "This key is not a trust anchor: a server that signs can serve any key. "
@@ -98,7 +100,11 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
         if getattr(executor, "backend", None) == Backend.OFF:  # its jobs are of this account
             check_usable(settings.jobs_root, "the jobs root")
         store = Store.open(
-            settings.database, binding=binds, profile=str(profile.PROFILE_VERSION), clock=now_ms
+            settings.database,
+            binding=binds,
+            profile=str(profile.PROFILE_VERSION),
+            clock=now_ms,
+            limits=_storage_limits(settings),
         )
         stack.callback(store.close)
         stack.push_async_callback(_close, executor)
@@ -179,6 +185,14 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         tenant_queue_capacity=settings.tenant_queue_capacity,
         max_job_mem_mb=settings.max_job_mem_mb,
         memory_budget_mb=settings.memory_budget_mb,
+    )
+
+
+def _storage_limits(settings: Settings) -> StorageLimits:
+    return StorageLimits(
+        global_bytes=settings.storage_global_mb * _MIB,
+        tenant_bytes=settings.storage_tenant_mb * _MIB,
+        free_reserve_bytes=settings.storage_free_reserve_mb * _MIB,
     )
 
 

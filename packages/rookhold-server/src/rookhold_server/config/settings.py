@@ -36,6 +36,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     state_directory: Path | None  # where development keeps its state; None if nothing is kept there
     database: Path
     jobs_root: Path
+    storage_global_mb: int
+    storage_tenant_mb: int
+    storage_free_reserve_mb: int  # 0 turns the check of the disk off
     log_format: str
     log_level: str
     workers: int
@@ -83,6 +86,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         user=value("ROOKHOLD_USER", None),
         database=value("ROOKHOLD_DB", state / "rookhold.db"),
         jobs_root=value("ROOKHOLD_JOBS_ROOT", state / "jobs"),
+        storage_global_mb=value("ROOKHOLD_STORAGE_GLOBAL_MB", 16_384),
+        storage_tenant_mb=value("ROOKHOLD_STORAGE_TENANT_MB", 4096),
+        storage_free_reserve_mb=value("ROOKHOLD_STORAGE_FREE_RESERVE_MB", 1024),
         log_format=value("ROOKHOLD_LOG_FORMAT", "json" if production else "compact"),
         log_level=value("ROOKHOLD_LOG_LEVEL", "info"),
         workers=workers,
@@ -172,6 +178,11 @@ def _check_ranges_together(settings: Settings) -> None:
     if settings.max_job_mem_mb > settings.memory_budget_mb:
         raise ConflictingSettingError(
             "ROOKHOLD_MAX_JOB_MEM_MB", "must not be above ROOKHOLD_MEMORY_BUDGET_MB"
+        )
+    if settings.storage_tenant_mb > settings.storage_global_mb:
+        raise ConflictingSettingError(
+            "ROOKHOLD_STORAGE_TENANT_MB",
+            "must not be above ROOKHOLD_STORAGE_GLOBAL_MB, also where it has its default",
         )
     if settings.sandbox_uid_base > 4_294_967_294 - settings.workers:
         raise InvalidSettingError(

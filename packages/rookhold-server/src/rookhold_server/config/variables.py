@@ -49,6 +49,9 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_USER": values.account,
         "ROOKHOLD_DB": values.path,
         "ROOKHOLD_JOBS_ROOT": values.absolute_path,
+        "ROOKHOLD_STORAGE_GLOBAL_MB": values.integer(128, 1_048_576),
+        "ROOKHOLD_STORAGE_TENANT_MB": values.integer(64, 1_048_576),
+        "ROOKHOLD_STORAGE_FREE_RESERVE_MB": values.integer(0, 1_048_576),
         "ROOKHOLD_LOG_FORMAT": values.choice(
             {"json": "json", "compact": "compact", "text": "compact"}
         ),
@@ -94,9 +97,6 @@ NOT_BUILT: Final = frozenset(
         "ROOKHOLD_CONFIG_FILE",
         "ROOKHOLD_TLS_CERT_FILE",
         "ROOKHOLD_TLS_KEY_FILE",
-        "ROOKHOLD_STORAGE_GLOBAL_MB",
-        "ROOKHOLD_STORAGE_TENANT_MB",
-        "ROOKHOLD_STORAGE_FREE_RESERVE_MB",
         "ROOKHOLD_RETENTION_HOURS",
         "ROOKHOLD_SWEEP_INTERVAL_SECS",
         "ROOKHOLD_METRICS_TOKEN",
