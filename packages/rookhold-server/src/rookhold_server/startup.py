@@ -185,6 +185,8 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         tenant_queue_capacity=settings.tenant_queue_capacity,
         max_job_mem_mb=settings.max_job_mem_mb,
         memory_budget_mb=settings.memory_budget_mb,
+        retention_hours=settings.retention_hours,
+        sweep_interval_seconds=settings.sweep_interval_seconds,
     )
 
 

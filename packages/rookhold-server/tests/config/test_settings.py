@@ -51,6 +51,13 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.api_keys.find("rookhold-dev-key").tenant == "local"
 
 
+def test_what_is_kept_for_how_long_is_configured() -> None:
+    assert (read().retention_hours, read().sweep_interval_seconds) == (168, 3600)
+    assert read(RETENTION_HOURS="0").retention_hours == 0
+    settings = read(RETENTION_HOURS="87600", SWEEP_INTERVAL_SECS="60")
+    assert (settings.retention_hours, settings.sweep_interval_seconds) == (87_600, 60)
+
+
 def test_concurrency_follows_the_workers() -> None:
     assert read(WORKERS="7").tenant_concurrency == 7
     assert read(WORKERS="7", TENANT_CONCURRENCY="2").tenant_concurrency == 2
@@ -117,6 +124,10 @@ def test_a_variable_of_a_feature_not_built_refuses_the_start(name: str) -> None:
         ("JOBS_ROOT", "relative/jobs"),
         ("JOBS_ROOT", "/a/../b"),
         ("JOBS_ROOT", "/a/./b"),
+        ("RETENTION_HOURS", "87601"),
+        ("RETENTION_HOURS", "-1"),
+        ("SWEEP_INTERVAL_SECS", "59"),
+        ("SWEEP_INTERVAL_SECS", "86401"),
         ("LOG_FORMAT", "xml"),
         ("LOG_LEVEL", "verbose"),
         ("WORKERS", "0"),

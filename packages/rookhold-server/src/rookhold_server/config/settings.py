@@ -39,6 +39,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     storage_global_mb: int
     storage_tenant_mb: int
     storage_free_reserve_mb: int  # 0 turns the check of the disk off
+    retention_hours: int  # 0 keeps for ever
+    sweep_interval_seconds: int
     log_format: str
     log_level: str
     workers: int
@@ -89,6 +91,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         storage_global_mb=value("ROOKHOLD_STORAGE_GLOBAL_MB", 16_384),
         storage_tenant_mb=value("ROOKHOLD_STORAGE_TENANT_MB", 4096),
         storage_free_reserve_mb=value("ROOKHOLD_STORAGE_FREE_RESERVE_MB", 1024),
+        retention_hours=value("ROOKHOLD_RETENTION_HOURS", 168),
+        sweep_interval_seconds=value("ROOKHOLD_SWEEP_INTERVAL_SECS", 3600),
         log_format=value("ROOKHOLD_LOG_FORMAT", "json" if production else "compact"),
         log_level=value("ROOKHOLD_LOG_LEVEL", "info"),
         workers=workers,

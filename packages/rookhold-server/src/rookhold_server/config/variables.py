@@ -52,6 +52,8 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_STORAGE_GLOBAL_MB": values.integer(128, 1_048_576),
         "ROOKHOLD_STORAGE_TENANT_MB": values.integer(64, 1_048_576),
         "ROOKHOLD_STORAGE_FREE_RESERVE_MB": values.integer(0, 1_048_576),
+        "ROOKHOLD_RETENTION_HOURS": values.integer(0, 87_600),
+        "ROOKHOLD_SWEEP_INTERVAL_SECS": values.integer(60, 86_400),
         "ROOKHOLD_LOG_FORMAT": values.choice(
             {"json": "json", "compact": "compact", "text": "compact"}
         ),
@@ -97,8 +99,6 @@ NOT_BUILT: Final = frozenset(
         "ROOKHOLD_CONFIG_FILE",
         "ROOKHOLD_TLS_CERT_FILE",
         "ROOKHOLD_TLS_KEY_FILE",
-        "ROOKHOLD_RETENTION_HOURS",
-        "ROOKHOLD_SWEEP_INTERVAL_SECS",
         "ROOKHOLD_METRICS_TOKEN",
         "ROOKHOLD_CREDENTIALS_FILE",
         "ROOKHOLD_CREDENTIAL_PEPPER_FILE",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rookhold_server.jobs.accept import Acceptor
 from rookhold_server.jobs.admission import QueueAdmission
+from rookhold_server.jobs.ages import WatchedClock
 from rookhold_server.jobs.away import away, spec_is_large
 from rookhold_server.jobs.cancel import Canceller
 from rookhold_server.jobs.dispatcher import Dispatcher
@@ -19,6 +20,7 @@ from rookhold_server.jobs.posture import capabilities, offered_packs
 from rookhold_server.jobs.queries import Queries
 from rookhold_server.jobs.recovery import Recovery
 from rookhold_server.jobs.supervision import Supervisor
+from rookhold_server.jobs.sweeper import Sweeper
 from rookhold_server.jobs.tokens import CancelTokens, StopReason
 from rookhold_server.jobs.values import (
     EngineSettings,
@@ -86,6 +88,7 @@ class Engine:
         posture = executor.posture
         key = None if signer is None else signer.key
         companions = companions or NoCompanions()
+        clock = watched = WatchedClock(clock)
         permits = MemoryPermits.under(
             posture, job_ceiling_mb=settings.max_job_mem_mb, budget_mb=settings.memory_budget_mb
         )
@@ -158,6 +161,7 @@ class Engine:
             signing=key is not None,
             stopping=lambda: self.shutting_down,
         )
+        self._sweeper = self._make_sweeper(watched)
         self._lifecycle = Lifecycle(
             settings=settings,
             supervisor=self._supervisor,
@@ -165,8 +169,25 @@ class Engine:
             dispatcher=dispatcher,
             workers=self._workers,
             signer=self._signer,
+            sweeper=self._sweeper,
         )
         self._stopped = False  # `run` has returned: nobody waits for the store any more
+
+    def _make_sweeper(self, clock: WatchedClock) -> Sweeper | None:
+        if not self._settings.retention_hours:
+            return None
+        return Sweeper(
+            store=self._storage,
+            clock=clock,
+            age_ms=self._settings.retention_hours * 3_600_000,
+            interval_seconds=self._settings.sweep_interval_seconds,
+            removed=self._forget,
+        )
+
+    def _forget(self, job_id: str) -> None:
+        """Retention has removed the job: whoever still follows it has nothing to wait for."""
+        self._live.close(job_id)
+        self._signatures.close(job_id)
 
     @property
     def posture(self) -> Posture:
@@ -218,6 +239,8 @@ class Engine:
         self._live.disturb_all()
         self._signatures.disturb_all()
         self._signer.stop()
+        if self._sweeper is not None:
+            self._sweeper.stop()
 
     async def submit(
         self, *, tenant: str, spec: JobSpec, fingerprint: str, idempotency_key: str | None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rookhold_server.jobs.dispatcher import Dispatcher
     from rookhold_server.jobs.recovery import Recovery
     from rookhold_server.jobs.supervision import Supervisor
+    from rookhold_server.jobs.sweeper import Sweeper
     from rookhold_server.jobs.values import EngineSettings
     from rookhold_server.jobs.worker import Worker
     from rookhold_server.signing.signer import Signer
@@ -29,6 +30,7 @@ class Lifecycle:
         dispatcher: Dispatcher,
         workers: Sequence[Worker],
         signer: Signer,
+        sweeper: Sweeper | None,
     ) -> None:
         self._settings = settings
         self._supervisor = supervisor
@@ -36,6 +38,7 @@ class Lifecycle:
         self._dispatcher = dispatcher
         self._workers = workers
         self._signer = signer
+        self._sweeper = sweeper
         self.recovered = False
 
     async def run(self, started: Callable[[], None]) -> None:
@@ -45,6 +48,8 @@ class Lifecycle:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._signer.run)
             tasks.start_soon(self._supervisor.watch, "dispatcher", self._dispatcher.run)
+            if self._sweeper is not None:
+                tasks.start_soon(self._supervisor.watch, "sweeper", self._sweeper.run)
             await self._within_grace(
                 self._settings.worker_grace_seconds, lambda: self._run_workers(started)
             )

@@ -25,6 +25,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     memory_budget_mb: int = 4096
     worker_grace_seconds: float = 30.0
     recovery_grace_seconds: float = 1.0
+    retention_hours: int = 0  # 0 keeps terminal jobs for ever
+    sweep_interval_seconds: float = 3600.0
 
 
 class SignerConfig(Struct, frozen=True, kw_only=True):
