@@ -13,8 +13,8 @@ from rookhold_attestation import AttestationError
 from rookhold_server import logs, supervisor
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.descriptors import parent_gone, tell_ready
+from rookhold_server.signals import Signals
 from rookhold_server.startup import Gateway, opened
-from rookhold_server.stopping import StopRequests
 from rookhold_types.errors import RookholdError
 
 if TYPE_CHECKING:
@@ -55,10 +55,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 async def serve(settings: Settings) -> int:
     """Raises what `startup.opened` raises. From its end on, requests to stop are ignored."""
-    with StopRequests() as requests:
+    # In production, where no terminal can go away, a needless request to reload must not end us.
+    reloads = settings.production or settings.credentials_file is not None
+    with Signals(reloads=reloads) as signals:
         _warn(settings)
         async with opened(settings) as gateway:
-            await _run(gateway, requests)
+            await _run(gateway, signals)
             fatal = gateway.engine.fatal
     if fatal is not None:
         _log.critical("ended by a fatal fault", extra={"diagnosis": fatal})
@@ -67,7 +69,7 @@ async def serve(settings: Settings) -> int:
     return 0
 
 
-async def _run(gateway: Gateway, requests: StopRequests) -> None:
+async def _run(gateway: Gateway, signals: Signals) -> None:
     """Run engine and listener until both have ended; whoever ends first ends the other."""
     engine, server = gateway.engine, gateway.server
     started = anyio.Event()
@@ -88,12 +90,17 @@ async def _run(gateway: Gateway, requests: StopRequests) -> None:
         await server.serve(gateway.listener)
 
     async def obey_signals() -> None:
-        await requests.next()
-        _log.info("stopping")
-        stop()
+        stopped = False
         while True:
-            await requests.next()
-            server.cut()
+            asked = await signals.next()
+            if asked.reload:
+                gateway.identity.reload()
+            if asked.stop and stopped:
+                server.cut()
+            elif asked.stop:
+                _log.info("stopping")
+                stop()
+                stopped = True
 
     async def follow_shutdown() -> None:
         await engine.shutdown_event.wait()
@@ -115,6 +122,7 @@ async def _run(gateway: Gateway, requests: StopRequests) -> None:
         helpers.start_soon(outlive_no_supervisor)
         for helper in (obey_signals, follow_shutdown, outlive_no_parent, gateway.readiness.watch):
             helpers.start_soon(helper)
+        helpers.start_soon(gateway.identity.watch)
         helpers.start_soon(_announce, gateway, started)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
@@ -145,5 +153,8 @@ def _warn(settings: Settings) -> None:
             "DEVELOPMENT ONLY: the public key rookhold-dev-key is accepted; anybody who can reach "
             "this address can run code here"
         )
-    if settings.production:
-        _log.warning("keys of ROOKHOLD_API_KEYS carry every scope and never expire")
+    if settings.production and not settings.api_keys.is_default:
+        _log.warning(
+            "keys of ROOKHOLD_API_KEYS carry every scope and never expire; move to "
+            "ROOKHOLD_CREDENTIALS_FILE"
+        )

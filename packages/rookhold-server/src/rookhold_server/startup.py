@@ -29,7 +29,7 @@ from rookhold_server.http.capacity import Pools
 from rookhold_server.http.readiness import Readiness
 from rookhold_server.http.services import Services
 from rookhold_server.http.transport import Server, bind
-from rookhold_server.identity.authentication import Authenticator
+from rookhold_server.identity.opening import Identity, open_identity
 from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
 from rookhold_server.supervisor.account import check_account
@@ -70,6 +70,7 @@ class Gateway:
     address: Address
     grant: Grant | None  # from the root process that started this one, where there is one
 
+    identity: Identity
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Gateway]:
@@ -85,6 +86,7 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     check_account(settings.user)
     key = _signing_key(settings)
     if settings.state_directory is not None:
+    identity = await open_identity(settings)
         ensure_state_directory(settings.state_directory)
     async with AsyncExitStack() as stack:
         executor = _executor(settings, grant)
@@ -117,7 +119,7 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
             signer=None if key is None else SignerConfig(key=key),
             clock=now_ms,
         )
-        yield _assemble(settings, engine, key, listener, address, grant)
+        yield _assemble(settings, identity, engine, key, listener, address, grant)
 
 
 def _executor(settings: Settings, grant: Grant | None) -> Executor:
@@ -144,6 +146,7 @@ def _check_posture(settings: Settings, address: Address, posture: Posture) -> No
 def _assemble(
     settings: Settings,
     engine: Engine,
+    identity: Identity,
     key: PrivateKey | None,
     listener: socket.socket,
     address: Address,
@@ -156,7 +159,7 @@ def _assemble(
         engine=engine,
         pools=pools,
         readiness=readiness,
-        authenticator=Authenticator([settings.api_keys.find]),
+        authenticator=identity.authenticator,
         limiter=RateLimiter(settings.rate_per_minute, time.time),
         production=settings.production,
         workers=settings.workers,
@@ -175,6 +178,7 @@ def _assemble(
         grant=grant,
     )
 
+        identity=identity,
 
 def _engine_settings(settings: Settings) -> EngineSettings:
     return EngineSettings(

@@ -21,8 +21,11 @@ def check_settings(settings: Settings, *, effective_uid: int) -> None:
     if not settings.production:
         return
     keys = settings.api_keys
-    if keys.is_default:
-        raise RequiredSettingError("ROOKHOLD_API_KEYS", "production needs credentials")
+    if keys.is_default and settings.credentials_file is None and settings.oidc is None:
+        raise RequiredSettingError(
+            "ROOKHOLD_API_KEYS",
+            "production needs credentials: these, ROOKHOLD_CREDENTIALS_FILE or ROOKHOLD_OIDC_*",
+        )
     if keys.any_bare:
         raise UnsafeSettingError("ROOKHOLD_API_KEYS", "production needs tenant:key in every entry")
     if keys.any_public or keys.any_short:

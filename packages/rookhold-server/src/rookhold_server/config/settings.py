@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from rookhold_server.config.address import Address
+from rookhold_server.config.oidc import OidcSettings, read_oidc
 from rookhold_server.config.values import MalformedValueError
 from rookhold_server.config.variables import CLIENT_ONLY, NOT_BUILT, PARSERS, PREFIX
 from rookhold_server.errors import (
@@ -63,6 +64,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     allow_naive: bool
     allow_public_dev: bool
     api_keys: ApiKeys
+    credentials_file: Path | None  # both or neither
+    pepper_file: Path | None
+    oidc: OidcSettings | None
     signing_key_file: Path | None
     ready_fd: int | None
     lifeline_fd: int | None
@@ -80,6 +84,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     workers: int = value("ROOKHOLD_WORKERS", min(256, max(2, len(os.sched_getaffinity(0)))))
     state_directory = None if production else _state_directory(environ, given)
     state = state_directory or _PRODUCTION_STATE
+    credentials_file, pepper_file = _credential_files(value)
+    oidc = read_oidc(given.keys(), value)
     settings = Settings(
         production=production,
         address=value("ROOKHOLD_ADDR", Address("127.0.0.1", 7300)),
@@ -117,7 +123,14 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         },
         allow_naive=value("ROOKHOLD_UNSAFE_ALLOW_NAIVE", False),
         allow_public_dev=value("ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV", False),
-        api_keys=parse_api_keys(given.get("ROOKHOLD_API_KEYS"), production=production),
+        api_keys=parse_api_keys(
+            given.get("ROOKHOLD_API_KEYS"),
+            production=production,
+            others=credentials_file is not None or oidc is not None,
+        ),
+        credentials_file=credentials_file,
+        pepper_file=pepper_file,
+        oidc=oidc,
         signing_key_file=_signing_key_file(value, production=production),
         ready_fd=value("ROOKHOLD_READY_FD", None),
         lifeline_fd=value("ROOKHOLD_LIFELINE_FD", None),
@@ -154,6 +167,21 @@ def _state_directory(environ: Mapping[str, str], given: Mapping[str, str]) -> Pa
         return Path(home) / ".local/state/rookhold"
     unset = "ROOKHOLD_DB" if "ROOKHOLD_DB" not in given else "ROOKHOLD_JOBS_ROOT"
     raise RequiredSettingError(unset, "needed where neither XDG_STATE_HOME nor HOME is set")
+
+
+def _credential_files(value: _Parsed) -> tuple[Path | None, Path | None]:
+    """Neither is of use without the other; what is in them is read later, by whoever serves."""
+    file: Path | None = value("ROOKHOLD_CREDENTIALS_FILE", None)
+    pepper: Path | None = value("ROOKHOLD_CREDENTIAL_PEPPER_FILE", None)
+    if file is not None and pepper is None:
+        raise RequiredSettingError(
+            "ROOKHOLD_CREDENTIAL_PEPPER_FILE", "needed with ROOKHOLD_CREDENTIALS_FILE"
+        )
+    if pepper is not None and file is None:
+        raise RequiredSettingError(
+            "ROOKHOLD_CREDENTIALS_FILE", "needed with ROOKHOLD_CREDENTIAL_PEPPER_FILE"
+        )
+    return file, pepper
 
 
 def _signing_key_file(value: _Parsed, *, production: bool) -> Path | None:

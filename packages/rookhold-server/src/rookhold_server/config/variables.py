@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from rookhold_exec.select import full_name
-from rookhold_server.config import values
+from rookhold_server.config import oidc, values
 from rookhold_server.config.address import parse_address
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_UNSAFE_ALLOW_NAIVE": values.boolean,
         "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV": values.boolean,
         "ROOKHOLD_API_KEYS": str,  # parsed by `identity.api_keys`, which knows the environment
+        "ROOKHOLD_CREDENTIALS_FILE": values.path,
+        "ROOKHOLD_CREDENTIAL_PEPPER_FILE": values.path,
+        **oidc.PARSERS,
         "ROOKHOLD_ATTESTATION_MODE": values.word_choice(_SIGNING),
         "ROOKHOLD_ATTESTATION_KEY_FILE": values.path,
         # Between a parent and its gateway, not for operators.
@@ -100,16 +103,6 @@ NOT_BUILT: Final = frozenset(
         "ROOKHOLD_TLS_CERT_FILE",
         "ROOKHOLD_TLS_KEY_FILE",
         "ROOKHOLD_METRICS_TOKEN",
-        "ROOKHOLD_CREDENTIALS_FILE",
-        "ROOKHOLD_CREDENTIAL_PEPPER_FILE",
-        "ROOKHOLD_OIDC_ISSUER",
-        "ROOKHOLD_OIDC_AUDIENCE",
-        "ROOKHOLD_OIDC_JWKS_URL",
-        "ROOKHOLD_OIDC_TENANT_MAP",
-        "ROOKHOLD_OIDC_TENANT_CLAIM",
-        "ROOKHOLD_OIDC_ALGORITHMS",
-        "ROOKHOLD_OIDC_JWKS_TTL_SECONDS",
-        "ROOKHOLD_OIDC_MAX_TOKEN_AGE_SECONDS",
     }
 )
 

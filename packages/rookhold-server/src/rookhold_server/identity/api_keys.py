@@ -38,11 +38,16 @@ class ApiKeys(Struct, frozen=True, kw_only=True):
         return found
 
 
-def parse_api_keys(text: str | None, *, production: bool) -> ApiKeys:
-    """`tenant:key,...`; the first colon separates. Unset means the public key, in development."""
+def parse_api_keys(text: str | None, *, production: bool, others: bool = False) -> ApiKeys:
+    """`tenant:key,...`; the first colon separates.
+
+    Unset means the public key, in development and unless there are `others`: credentials that are
+    configured in another way.
+    """
     if text is None:
-        entries = () if production else (_entry(LOCAL_TENANT, PUBLIC_KEY),)
-        return ApiKeys(entries=entries, is_default=True, any_public=not production)
+        public = not production and not others
+        entries = (_entry(LOCAL_TENANT, PUBLIC_KEY),) if public else ()
+        return ApiKeys(entries=entries, is_default=True, any_public=public)
     keys: dict[str, str] = {}
     any_bare = False
     for item in text.split(","):

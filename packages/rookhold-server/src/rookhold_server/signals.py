@@ -1,10 +1,10 @@
-"""Requests to stop, from the first to the end of the process."""
+"""What signals ask of the process: to end, or to read its credentials again."""
 
 from __future__ import annotations
 
 import signal
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 
@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
     from typing import Self
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+STOP: Final = (signal.SIGTERM, signal.SIGINT)
+RELOAD: Final = signal.SIGHUP
 _READ: Final = 64
 
 
-class StopRequests:
-    """Counts SIGTERM and SIGINT from `with` on; after it both are ignored.
+class Asked(NamedTuple):
+    """What has come since one last looked; both may have."""
+
+    stop: bool
+    reload: bool
+
+
+class Signals:
+    """Counts signals from `with` on; after it they are ignored.
 
     A loop's own signal handling puts the default actions back when it ends, and an impatient second
     signal in that moment would change the exit status of an orderly stop. Here one handler gives
@@ -25,7 +33,9 @@ class StopRequests:
     the default action in the place of every handler that is written in Python.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, reloads: bool = False) -> None:
+        """Without `reloads` SIGHUP keeps the meaning it had: a terminal that went away."""
+        self._signals = (*STOP, RELOAD) if reloads else STOP
         self._arrived, self._wakeup = socket.socketpair()
 
     def __enter__(self) -> Self:
@@ -33,10 +43,10 @@ class StopRequests:
             end.setblocking(False)
         # Written to at once, in whichever thread the kernel delivers the signal.
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
-        for number in SIGNALS:
+        for number in self._signals:
             signal.signal(number, _note)
         # Whoever started us may have blocked them for itself; exec hands that on.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
         return self
 
     def __exit__(
@@ -45,18 +55,20 @@ class StopRequests:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for number in SIGNALS:
+        for number in self._signals:
             signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         self._arrived.close()
         self._wakeup.close()
 
-    async def next(self) -> None:
+    async def next(self) -> Asked:
         """Return when at least one has come since the last call."""
         while True:
             await anyio.wait_readable(self._arrived)
-            if any(number in SIGNALS for number in self._arrived.recv(_READ)):
-                return
+            numbers = set(self._arrived.recv(_READ))
+            asked = Asked(stop=not numbers.isdisjoint(STOP), reload=RELOAD in numbers)
+            if asked.stop or asked.reload:
+                return asked
 
 
 def _note(number: int, frame: FrameType | None) -> None:

@@ -8,17 +8,17 @@ import sys
 import anyio
 import pytest
 
-from rookhold_server.stopping import StopRequests
+from rookhold_server.signals import Signals
 
 # Another process asks without a pause, from the first moment on to the last.
 IMPATIENT = """
 import sys
 import anyio
-from rookhold_server.stopping import StopRequests
+from rookhold_server.signals import Signals
 async def main():
-    with StopRequests() as requests:
+    with Signals() as signals:
         print("ready", flush=True)
-        await requests.next()
+        await signals.next()
     return 7
 sys.exit(anyio.run(main))
 """
@@ -42,12 +42,12 @@ def test_a_request_before_anybody_listens_is_heard() -> None:
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     async def main() -> None:
-        with StopRequests() as requests:
+        with Signals() as signals:
             os.kill(os.getpid(), signal.SIGTERM)
             with anyio.fail_after(30):
-                await requests.next()
+                assert await signals.next() == (True, False)
             with anyio.move_on_after(0.1) as scope:
-                await requests.next()
+                await signals.next()
             assert scope.cancelled_caught
 
     try:
