@@ -104,21 +104,19 @@ class Hanging:
         ):
             yield self._find(
                 "job_attestations.envelope_json",
-                "does not bind job, tenant, receipt, artifact and media type",
+                "does not bind job, tenant, receipt_sha256, result_sha256 and result_media_type",
             )
         elif not _signed_with(envelope, key_id):
             yield self._find("job_attestations.key_id", "is not a key that signed the envelope")
 
     def _digests(self, table: Table, values: tuple[Any, ...]) -> Iterator[Finding]:
         result, envelope_digest, artifact, envelope = values
-        for column, stored, content in (
-            ("result_artifact", result, artifact),
-            ("envelope_json", envelope_digest, envelope),
+        for column, digest, stored, content in (
+            ("result_artifact", "result_sha256", result, artifact),
+            ("envelope_json", "envelope_sha256", envelope_digest, envelope),
         ):
             if isinstance(content, bytes) and hashlib.sha256(content).hexdigest() != stored:
-                yield self._find(
-                    f"{table.name}.{column}", "does not have the digest that is stored with it"
-                )
+                yield self._find(f"{table.name}.{column}", f"does not have the digest {digest}")
 
     def _complaints(self, table: Table, row: tuple[Any, ...]) -> Iterator[Finding]:
         for column, problem in table.complaints(row):

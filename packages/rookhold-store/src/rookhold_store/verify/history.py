@@ -16,6 +16,7 @@ from rookhold_types.errors import CanonicalError, EventDataError
 from rookhold_types.events import HASH_VERSION, ChainResult, EventKind, event_hash
 from rookhold_types.output import record_bytes
 
+_HASHED: Final = "prev_hash, seq, ts_ms, kind and data_json"
 _SINGLE: Final = (EventKind.ACCEPTED.value, EventKind.STARTED.value, EventKind.FINISHED.value)
 _STREAMS: Final = (EventKind.STDOUT.value, EventKind.STDERR.value)
 
@@ -123,7 +124,11 @@ class History:
         if not broken and version == HASH_VERSION:
             made = event_hash(self.job_id, prev_hash, seq, ts_ms, kind, data_json.encode())
             if made != stored:
-                self._find("event_hash", "is not the hash of this event", seq)
+                self._find(
+                    "event_hash",
+                    f"is not the hash of {_HASHED}",
+                    seq,
+                )
         if data is not None and type(kind) is str and type(ts_ms) is int:
             self._gather(kind, Told(seq, ts_ms, version == HASH_VERSION, data))
 
