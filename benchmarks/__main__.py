@@ -24,6 +24,7 @@ from benchmarks import (
     road,
     starting,
     storing,
+    throughput,
 )
 from benchmarks.figures import Book
 from benchmarks.sizes import FULL, QUICK
@@ -31,7 +32,7 @@ from benchmarks.sizes import FULL, QUICK
 if TYPE_CHECKING:
     from benchmarks.sizes import Sizes
 
-PARTS = ("starts", "launch", "limits", "road", "accept", "store", "evidence", "memory")
+PARTS = ("starts", "launch", "limits", "road", "accept", "store", "lives", "evidence", "memory")
 
 
 def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
@@ -46,6 +47,7 @@ def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
         "road": road,
         "accept": accepting,
         "store": storing,
+        "lives": throughput,
         "memory": memory,
     }[part]
     here = place / part

@@ -20,6 +20,8 @@ class Sizes:
     accept_jobs: int
     store_rounds: int
     evidence_rounds: int
+    lives: int  # whole lives of jobs over the store, in one turn
+    lives_rounds: int
     settle_seconds: float  # before memory is read
 
 
@@ -32,6 +34,8 @@ FULL = Sizes(
     accept_jobs=120,
     store_rounds=150,
     evidence_rounds=400,
+    lives=256,
+    lives_rounds=7,
     settle_seconds=2.0,
 )
 QUICK = Sizes(
@@ -43,6 +47,8 @@ QUICK = Sizes(
     accept_jobs=4,
     store_rounds=3,
     evidence_rounds=3,
+    lives=32,
+    lives_rounds=1,
     settle_seconds=0.0,
 )
 CONCURRENCIES = (1, 2, 4, 8)

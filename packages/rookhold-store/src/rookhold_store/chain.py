@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rookhold_store.accounting import event_bytes
@@ -15,13 +16,20 @@ if TYPE_CHECKING:
 
     import apsw
 
-_HEAD: Final = """
-SELECT seq, event_hash FROM events WHERE job_id = ? ORDER BY seq DESC LIMIT 1
+# Joined to a job `j`: the last event of its chain, so that one statement tells of both.
+HEAD_COLUMNS: Final = "head.seq, head.event_hash"
+HEAD_JOIN: Final = """
+LEFT JOIN events head ON head.job_id = j.job_id
+AND head.seq = (SELECT max(seq) FROM events WHERE job_id = j.job_id)
 """
 _INSERT: Final = """
 INSERT INTO events (job_id, seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
+VALUES """
+_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?)"
+# Between two statements the writer may have to wait for the interpreter. Statements for so many
+# rows, and for each number below, are few enough to stay prepared.
+_ROWS_MAX: Final = 32
+_INSERTS: Final = tuple(_INSERT + ", ".join([_ROW] * rows) for rows in range(_ROWS_MAX + 1))
 _RESERVED_KINDS: Final = frozenset(
     {EventKind.ACCEPTED.value, EventKind.STARTED.value, EventKind.FINISHED.value}
 )
@@ -70,10 +78,9 @@ def drafts(events: Sequence[tuple[str, dict[str, Any]]]) -> list[Draft]:
     return [draft(kind, data) for kind, data in events]
 
 
-def head(db: apsw.Connection, job_id: str) -> Head:
-    """Return the head of a job's chain as it stands in the present transaction."""
-    row = db.execute(_HEAD, (job_id,)).get
-    return GENESIS if row is None else Head(*row)
+def head(seq: int | None, event_hash: str | None) -> Head:
+    """Return the head of a job's chain from the columns that HEAD_JOIN adds."""
+    return GENESIS if seq is None or event_hash is None else Head(seq, event_hash)
 
 
 def link(job_id: str, after: Head, drafts: Sequence[Draft], ts_ms: int) -> Linked:
@@ -104,7 +111,7 @@ def link(job_id: str, after: Head, drafts: Sequence[Draft], ts_ms: int) -> Linke
 
 def write(db: apsw.Connection, linked: Linked) -> None:
     """Insert linked events, in the caller's transaction."""
-    if len(linked.rows) == 1:
-        db.execute(_INSERT, linked.rows[0])
-    else:
-        db.executemany(_INSERT, linked.rows)
+    rows = linked.rows
+    for first in range(0, len(rows), _ROWS_MAX):
+        some = rows[first : first + _ROWS_MAX]
+        db.execute(_INSERTS[len(some)], tuple(itertools.chain.from_iterable(some)))

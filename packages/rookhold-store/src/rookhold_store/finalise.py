@@ -1,5 +1,7 @@
 """Ending a job: status, `finished` event, receipt, outbox row and account in one transaction."""
 
+# ruff: noqa: S608  # statements are made of constants alone; values are bindings
+
 from __future__ import annotations
 
 import hashlib
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
 _EXIT_CODE_MIN: Final = -(2**31)
 _EXIT_CODE_MAX: Final = 2**31 - 1
 
-_JOB: Final = """
-SELECT tenant, status, created_at_ms, started_at_ms, octet_length(effective_spec_json) FROM jobs
-WHERE job_id = ? AND status IN ('queued', 'running')
+_JOB: Final = f"""
+SELECT j.tenant, j.status, j.created_at_ms, j.started_at_ms, octet_length(j.effective_spec_json),
+  (SELECT hash_version FROM events WHERE job_id = j.job_id ORDER BY seq LIMIT 1),
+  {chain.HEAD_COLUMNS}
+FROM jobs j {chain.HEAD_JOIN} WHERE j.job_id = ? AND j.status IN ('queued', 'running')
 """
 _SPEC: Final = "SELECT CAST(spec_json AS BLOB) FROM jobs WHERE job_id = ?"
 _END: Final = """
@@ -48,7 +52,6 @@ _OUTBOX: Final = """
 INSERT INTO attestation_outbox (job_id, pending_since_ms, attempt_count, next_attempt_ms)
 VALUES (?1, ?2, 0, ?2)
 """
-_FIRST_VERSION: Final = "SELECT hash_version FROM events WHERE job_id = ? ORDER BY seq LIMIT 1"
 _CHAIN_COUNTS: Final = """
 SELECT count(*), coalesce(sum(hash_version = 0), 0) FROM events WHERE job_id = ?
 """
@@ -60,6 +63,9 @@ class _Job(NamedTuple):
     created_at_ms: int
     started_at_ms: int | None
     effective_spec_bytes: int | None
+    first_version: int | None  # of its events' hashes
+    last_seq: int | None
+    last_hash: str | None
 
 
 class _Ending(NamedTuple):
@@ -80,7 +86,7 @@ class _Ending(NamedTuple):
     ) -> Finalised:
         linked = chain.link(
             self.job_id,
-            chain.head(db, self.job_id),
+            chain.head(job.last_seq, job.last_hash),
             [*self.before, self._finished(duration_ms)],
             self.now_ms,
         )
@@ -95,7 +101,7 @@ class _Ending(NamedTuple):
                 started_at_ms=job.started_at_ms,
                 finished_at_ms=self.now_ms,
                 duration_ms=duration_ms,
-                event_chain=_event_chain(db, self.job_id, linked.head),
+                event_chain=_event_chain(db, self.job_id, job, linked.head),
             ),
         )
         text = sealed.text.decode()
@@ -157,14 +163,14 @@ def _load(db: apsw.Connection, job_id: str) -> _Job | None:
     return None if row is None else _Job(*row)
 
 
-def _event_chain(db: apsw.Connection, job_id: str, head: chain.Head) -> dict[str, Any]:
+def _event_chain(db: apsw.Connection, job_id: str, job: _Job, head: chain.Head) -> dict[str, Any]:
     """Return the receipt's statement of counts.
 
     New events are all hashed and only ever follow legacy ones, so that the first event tells
     whether any are legacy; counting a long history is left to the jobs that have such events.
     """
     total, legacy = head.seq, 0
-    if db.execute(_FIRST_VERSION, (job_id,)).get != HASH_VERSION:
+    if job.first_version not in (None, HASH_VERSION):
         total, legacy = db.execute(_CHAIN_COUNTS, (job_id,)).get
     counted = ChainResult(
         events=total,

@@ -1,9 +1,11 @@
 """A job under way: its start, and the events that its run adds."""
 
+# ruff: noqa: S608  # statements are made of constants alone; values are bindings
+
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,16 +26,17 @@ if TYPE_CHECKING:
     from rookhold_store.quota import Quota
 
 # A spec may fill megabytes; SQLite picks the one member out without handing the whole to Python.
-_QUEUED: Final = """
-SELECT CASE json_type(spec_json, '$.requirements') WHEN 'object'
-  THEN json_extract(spec_json, '$.requirements') END
-FROM jobs WHERE job_id = ? AND status = 'queued'
+_QUEUED: Final = f"""
+SELECT CASE json_type(j.spec_json, '$.requirements') WHEN 'object'
+  THEN json_extract(j.spec_json, '$.requirements') END, {chain.HEAD_COLUMNS}
+FROM jobs j {chain.HEAD_JOIN} WHERE j.job_id = ? AND j.status = 'queued'
 """
 _START: Final = """
 UPDATE jobs SET status = 'running', started_at_ms = ?, effective_spec_json = ? WHERE job_id = ?
 """
-_STATUS: Final = """
-SELECT j.status FROM jobs j INDEXED BY jobs_by_id WHERE j.job_id = ?
+_STATUS: Final = f"""
+SELECT j.status, {chain.HEAD_COLUMNS} FROM jobs j INDEXED BY jobs_by_id {chain.HEAD_JOIN}
+WHERE j.job_id = ?
 AND NOT EXISTS (SELECT 1 FROM retention_tombstones t WHERE t.job_id = j.job_id)
 """
 _STATUS_GROWTH: Final = len(JobStatus.RUNNING.value) - len(JobStatus.QUEUED.value)
@@ -49,10 +52,11 @@ class PreparedStart:
 
     def run(self, db: apsw.Connection) -> Started | None:
         op = self._op
-        rows: list[Any] = db.execute(_QUEUED, (op.job_id,)).fetchall()
-        if not rows:
+        row = db.execute(_QUEUED, (op.job_id,)).get
+        if row is None:
             return None
-        text = canonical(placeholder_spec(_requirements(rows[0][0])))
+        requirements, *head = row
+        text = canonical(placeholder_spec(_requirements(requirements)))
         started = chain.draft(
             EventKind.STARTED.value,
             {
@@ -60,7 +64,7 @@ class PreparedStart:
                 "initial_effective_spec_sha256": hashlib.sha256(text).hexdigest(),
             },
         )
-        linked = chain.link(op.job_id, chain.head(db, op.job_id), [started], op.now_ms)
+        linked = chain.link(op.job_id, chain.head(*head), [started], op.now_ms)
         chain.write(db, linked)
         db.execute(_START, (op.now_ms, text.decode(), op.job_id))
         grow(db, op.job_id, linked.retained_bytes + len(text) + _STATUS_GROWTH)
@@ -88,12 +92,13 @@ class PreparedAppend:
         op = self._op
         if not self._drafts:
             return ()
-        status = db.execute(_STATUS, (op.job_id,)).get
-        if status is None:
+        row = db.execute(_STATUS, (op.job_id,)).get
+        if row is None:
             raise JobNotFoundError("there is no such job")
+        status, *head = row
         if status not in (JobStatus.QUEUED, JobStatus.RUNNING):
             raise JobEndedError("the job has ended")
-        linked = chain.link(op.job_id, chain.head(db, op.job_id), self._drafts, op.now_ms)
+        linked = chain.link(op.job_id, chain.head(*head), self._drafts, op.now_ms)
         if self._quota is not None:
             self._quota.check_growth(db, op.job_id, linked.retained_bytes)
         chain.write(db, linked)

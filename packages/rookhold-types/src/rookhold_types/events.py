@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -46,23 +47,27 @@ def event_hash(
 
     Every text is preceded by its length, so that no two different events share a preimage.
     """
-    job, kind_raw = job_id.encode(), kind.encode()
     preimage = b"".join(
         (
             CHAIN_DOMAIN,
-            len(job).to_bytes(8, "big"),
-            job,
+            _field(job_id),
             len(prev_hash).to_bytes(8, "big"),
             prev_hash.encode("ascii"),
             seq.to_bytes(8, "big", signed=True),
             ts_ms.to_bytes(8, "big", signed=True),
-            len(kind_raw).to_bytes(8, "big"),
-            kind_raw,
+            _field(kind),
             len(data_json).to_bytes(8, "big"),
             data_json,
         )
     )
     return hashlib.sha256(preimage).hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _field(text: str) -> bytes:
+    """Return what stands for a text that many events have in common."""
+    raw = text.encode()
+    return len(raw).to_bytes(8, "big") + raw
 
 
 class ChainFault(StrEnum):
