@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from rookhold_store import left_log
 from rookhold_store.errors import (
     InvalidOperationError,
     RecordRefusedError,
@@ -109,6 +110,7 @@ def prepare_writer(db: apsw.Connection) -> None:
     _apply(db, _WRITER_SETTINGS)
     db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     _plan_once(db)
+    left_log.make_durable(db)
 
 
 def _write_ahead(db: apsw.Connection) -> object:
