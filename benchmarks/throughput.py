@@ -1,4 +1,4 @@
-"""Whole lives of jobs a second: 32 at once beside one, and beside bare SQLite with the same rows."""
+"""Whole lives of jobs a second: 32 at once beside one, and beside bare SQLite."""
 
 from __future__ import annotations
 

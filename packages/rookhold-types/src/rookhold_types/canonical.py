@@ -5,7 +5,6 @@ allows, integers within plus or minus 2^53-1 and no other numbers. It is not RFC
 """
 
 import hashlib
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +40,7 @@ def canonical_sha256(value: object) -> str:
 
 def _refuse_foreign_values(value: object) -> None:
     """Refuse what the encoder would write although this profile has no form for it."""
-    pending: list[Iterable[Any]] = [(value,)]
+    pending: list[Any] = [(value,)]
     while pending:
         for item in pending.pop():
             kind = type(item)
