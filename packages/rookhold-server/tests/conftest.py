@@ -220,6 +220,7 @@ class Kit:
         self.executor = ScriptedExecutor()
         self.key = None
         self.store = None
+        self.limits = None  # of the storage; for the next open
         self.companions = None
         self.settings = EngineSettings(
             version="0", workers=2, tenant_concurrency=2, worker_grace_seconds=5.0
@@ -227,7 +228,7 @@ class Kit:
         self.open()
 
     def open(self):
-        self.store = Store.open(self.path, binding=binds, clock=self.clock)
+        self.store = Store.open(self.path, binding=binds, clock=self.clock, limits=self.limits)
 
     def reopen(self):
         """As after a restart of the process."""

@@ -32,6 +32,7 @@ from rookhold_server.http.transport import Server, bind
 from rookhold_server.identity.opening import Identity, open_identity
 from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
+from rookhold_server.jobs.room import foretell_refusals
 from rookhold_server.supervisor.account import check_account
 from rookhold_server.supervisor.grant import Grant, receive
 from rookhold_store import InstanceLock, StorageLimits, Store
@@ -101,14 +102,16 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
         ensure_jobs_root(settings.jobs_root, strict=settings.production)
         if getattr(executor, "backend", None) == Backend.OFF:  # its jobs are of this account
             check_usable(settings.jobs_root, "the jobs root")
+        limits = _storage_limits(settings)
         store = Store.open(
             settings.database,
             binding=binds,
             profile=str(profile.PROFILE_VERSION),
             clock=now_ms,
-            limits=_storage_limits(settings),
+            limits=limits,
         )
         stack.callback(store.close)
+        foretell_refusals(limits, settings.database.parent)
         stack.push_async_callback(_close, executor)
         await executor.open()
         _check_posture(settings, address, executor.posture)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from rookhold_server.errands import Errands
-from rookhold_store import ProveWritable, StorageUnavailableError
+from rookhold_store import ProveWritable, ReserveReachedError, StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,8 @@ class Storage:
     async def _committed(self, submitted: Future[R]) -> R:
         try:
             answer: R = await _answer(submitted)
+        except ReserveReachedError:  # nothing was tried: what can be written is another question
+            raise
         except StorageUnavailableError:  # a full disk, above all
             self._writable = False
             raise

@@ -7,7 +7,14 @@ import pytest
 
 from rookhold_exec.executor import OutputRecord, Truncated, Violation
 from rookhold_server.jobs.pump import EventPump
-from rookhold_store import Accept, Append, Finalise, Start, StorageUnavailableError
+from rookhold_store import (
+    Accept,
+    Append,
+    Finalise,
+    Start,
+    StorageUnavailableError,
+    TenantQuotaError,
+)
 from rookhold_types import WireEvent
 
 pytestmark = pytest.mark.anyio
@@ -331,3 +338,34 @@ async def test_an_ending_that_fails_with_its_last_output_is_made_up_for(
     assert detail.receipt["evidence_complete"] is True
     assert detail.receipt["output"]["stdout_sha256"] == hashlib.sha256(b"hello\n").hexdigest()
     assert detail.receipt["event_chain"]["events"] == 4
+
+
+class Quota(Log):
+    """A log that has room for what is said about the run, and for no output."""
+
+    async def append(self, drafts):
+        self.attempts += 1
+        if any(kind in ("stdout", "stderr", "artifact") for kind, _ in drafts):
+            raise TenantQuotaError("no room")
+        self.attempts -= 1
+        return await super().append(drafts)
+
+
+async def test_output_over_a_quota_is_cut_and_what_is_said_about_the_run_is_kept():
+    log = Quota()
+    pump = EventPump(append=log.append, publish=lambda events: None)
+    source = [record("lost"), record("lost", "stderr"), Violation("wall_clock_exceeded", {})]
+    await run_to_its_end(pump, replay(source))
+    assert [kind for kind, _ in log.events] == ["truncated", "truncated", "violation"]
+    assert len(log.batches) == 1
+    assert not pump.complete
+    assert not pump.in_doubt
+    assert pump.retained.truncated
+    assert pump.retained.stdout.bytes == pump.retained.stderr.bytes == 0
+
+
+async def test_an_artifact_over_a_quota_is_lost_and_leaves_no_doubt():
+    pump = EventPump(append=Quota().append, publish=lambda events: None)
+    assert await pump.add([("artifact", {})]) is False
+    assert (pump.complete, pump.in_doubt) == (False, False)
+    assert await pump.add([("violation", {})]) is True

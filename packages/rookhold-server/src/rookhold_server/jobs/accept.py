@@ -11,8 +11,10 @@ from rookhold_server.jobs.away import away, spec_is_large
 from rookhold_server.jobs.backoff import store_retry
 from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.fairqueue import Pending
+from rookhold_server.jobs.room import DiskWatch, no_room
 from rookhold_server.jobs.values import Submitted
 from rookhold_server.refusal import Refusal
+from rookhold_store import IdempotencyConflictError
 from rookhold_store.operations import Accept, Replayed
 from rookhold_types.ids import new_job_id
 from rookhold_types.limits import memory_charge_mb
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # What the store decided, as opposed to what it could not tell: nothing was stored.
-_REFUSED = frozenset(
-    {"idempotency_key_reused", "tenant_storage_quota", "storage_capacity", "storage_reserve"}
+_DECIDED = frozenset(
+    {
+        *("idempotency_key_reused", "tenant_storage_quota", "storage_capacity", "storage_reserve"),
+        *("invalid_operation", "record_refused", "store_closed"),
+    }
 )
-_DECIDED = frozenset({"invalid_operation", "record_refused", "store_closed"})
 
 
 class Acceptor:
@@ -62,6 +66,7 @@ class Acceptor:
         self._permits = permits
         self._clock = clock
         self._stopped = stopped
+        self._disk = DiskWatch()
 
     async def replay_of(self, tenant: str, key: str, fingerprint: str) -> Submitted | None:
         """What an earlier request with this key made; Refusal if it was another request."""
@@ -138,18 +143,20 @@ class Acceptor:
         try:
             answer = await self._store.run(accept, large=large)
         except Exception as error:
+            self._disk.refused(error)
             settled = await self._settle(accept, error)
             if settled is None:
                 raise _as_refusal(error) from error
             return settled
         if isinstance(answer, Replayed):
             return Submitted(job_id=answer.job_id, replayed=True)
+        self._disk.accepted()
         self._live.publish(accept.job_id, (answer.event,))
         return Submitted(job_id=accept.job_id, replayed=False)
 
     async def _settle(self, accept: Accept, error: Exception) -> Submitted | None:
         """Find out whether a commit with an unknown end took place; None where it did not."""
-        if getattr(error, "code", None) in _REFUSED | _DECIDED:
+        if getattr(error, "code", None) in _DECIDED:
             return None
         log.warning("job %s: accepted or not (%s)? Reading back", accept.job_id, named(error))
         for wait in store_retry():
@@ -179,5 +186,6 @@ class Acceptor:
 
 
 def _as_refusal(error: Exception) -> Exception:
-    code = getattr(error, "code", None)
-    return Refusal(code) if code in _REFUSED else error
+    if isinstance(error, IdempotencyConflictError):
+        return Refusal(error.code)
+    return no_room(error) or error

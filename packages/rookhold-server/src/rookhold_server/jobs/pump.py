@@ -13,6 +13,7 @@ from rookhold_exec.executor import ExecEvent, OutputRecord, Truncated, Violation
 from rookhold_server.evidence.retained import Retained
 from rookhold_server.jobs.backoff import recovery_retry
 from rookhold_server.jobs.diagnosis import named
+from rookhold_store import QuotaError
 from rookhold_types.events import EventKind, WireEvent
 from rookhold_types.limits import (
     OUTPUT_BYTES_MAX,
@@ -34,8 +35,11 @@ class EventPump:
     """Stores one job's events in order; while a commit is slow it stops taking from the source.
 
     A batch that fails to commit is not retried: each stream it held is cut there, so that what is
-    stored stays a prefix, and `complete` turns false. A last batch that went well so far is held
-    back for the transaction that ends the job; whatever else is to be stored goes after it.
+    stored stays a prefix, and `complete` turns false. Where a quota has no room for output, what is
+    said about the run, the cut of a stream included, is stored without it.
+
+    A last batch that went well so far is held back for the transaction that ends the job; whatever
+    else is to be stored goes after it.
     """
 
     def __init__(self, *, append: Append, publish: Callable[[Sequence[WireEvent]], None]) -> None:
@@ -96,14 +100,19 @@ class EventPump:
         if not drafts:
             return True
         await self.flush()
+        return await self._store(drafts) is None
+
+    async def _store(self, drafts: Sequence[Draft]) -> Exception | None:
         try:
             events = await self._append(drafts)
         except Exception as error:  # noqa: BLE001 - whatever failed, the batch is lost
             log.warning("a batch of events failed to commit (%s)", named(error))
-            self.complete, self.in_doubt = False, True
-            return False
+            self.complete = False
+            if not isinstance(error, QuotaError):  # which says that nothing of it is stored
+                self.in_doubt = True
+            return error
         self._publish(events)
-        return True
+        return None
 
     async def _read(self, source: AsyncIterator[ExecEvent], failing: Callable[[], None]) -> None:
         try:
@@ -155,9 +164,13 @@ class EventPump:
         kept = [event for event in batch if self._stream_of(event) not in self._cut]
         owed = self._owed()
         drafts = [_truncated(stream) for stream in owed] + [_draft(event) for event in kept]
-        if not drafts or not await self.add(drafts):
-            if drafts:
-                self._cut_streams_of(kept)
+        if not drafts:
+            return
+        if (error := await self._store(drafts)) is not None:
+            self._cut_streams_of(kept)
+            about_the_run = [event for event in kept if self._stream_of(event) is None]
+            if isinstance(error, QuotaError) and len(about_the_run) < len(kept):
+                await self._commit(about_the_run)  # has room where output has none
             return
         for stream in owed:
             self._cut[stream] = False
