@@ -51,6 +51,12 @@ class UnsafeSettingError(SettingError):
     code = "setting_unsafe"
 
 
+class ProviderUnavailableError(SettingError):
+    """The keys that access tokens are verified with cannot be had."""
+
+    code = "oidc_provider_unavailable"
+
+
 class UnsafeStateDirectoryError(StartRefusedError):
     """The state directory is not ours alone to write to; it is never repaired."""
 

@@ -18,7 +18,7 @@ from rookhold_server.startup import Gateway, opened
 from rookhold_types.errors import RookholdError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _log = logging.getLogger(__name__)
 
@@ -89,19 +89,6 @@ async def _run(gateway: Gateway, signals: Signals) -> None:
         await started.wait()
         await server.serve(gateway.listener)
 
-    async def obey_signals() -> None:
-        stopped = False
-        while True:
-            asked = await signals.next()
-            if asked.reload:
-                gateway.identity.reload()
-            if asked.stop and stopped:
-                server.cut()
-            elif asked.stop:
-                _log.info("stopping")
-                stop()
-                stopped = True
-
     async def follow_shutdown() -> None:
         await engine.shutdown_event.wait()
         stop()
@@ -120,14 +107,30 @@ async def _run(gateway: Gateway, signals: Signals) -> None:
 
     async with anyio.create_task_group() as helpers:
         helpers.start_soon(outlive_no_supervisor)
-        for helper in (obey_signals, follow_shutdown, outlive_no_parent, gateway.readiness.watch):
+        for helper in (follow_shutdown, outlive_no_parent, gateway.readiness.watch):
             helpers.start_soon(helper)
         helpers.start_soon(gateway.identity.watch)
+        helpers.start_soon(_obey, signals, gateway, stop)
         helpers.start_soon(_announce, gateway, started)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(work)
             tasks.start_soon(listen)
         helpers.cancel_scope.cancel()
+
+
+async def _obey(signals: Signals, gateway: Gateway, stop: Callable[[], None]) -> None:
+    """Do what signals ask; whoever asks twice for the end does not wait for connections."""
+    stopped = False
+    while True:
+        asked = await signals.next()
+        if asked.reload:
+            gateway.identity.reload()
+        if asked.stop and stopped:
+            gateway.server.cut()
+        elif asked.stop:
+            _log.info("stopping")
+            stop()
+            stopped = True
 
 
 async def _announce(gateway: Gateway, started: anyio.Event) -> None:

@@ -70,10 +70,10 @@ class Gateway:
     listener: socket.socket
     address: Address
     grant: Grant | None  # from the root process that started this one, where there is one
-
     identity: Identity
 
 @asynccontextmanager
+
 async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     """Open all of it, and close what was opened in the reverse order.
 
@@ -86,9 +86,9 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     check_settings(settings, effective_uid=os.geteuid())
     check_account(settings.user)
     key = _signing_key(settings)
-    if settings.state_directory is not None:
     identity = await open_identity(settings)
         ensure_state_directory(settings.state_directory)
+    if settings.state_directory is not None:
     async with AsyncExitStack() as stack:
         executor = _executor(settings, grant)
         listener = bind(settings.address) if grant is None else grant.listener
@@ -148,9 +148,9 @@ def _check_posture(settings: Settings, address: Address, posture: Posture) -> No
 
 def _assemble(
     settings: Settings,
-    engine: Engine,
     identity: Identity,
     key: PrivateKey | None,
+    engine: Engine,
     listener: socket.socket,
     address: Address,
     grant: Grant | None,
@@ -170,6 +170,7 @@ def _assemble(
         public_key=None if key is None else _public_key_view(key),
         uptime_seconds=lambda: int(time.monotonic() - began),
     )
+        protected_resource=identity.protected_resource,
     return Gateway(
         settings=settings,
         engine=engine,

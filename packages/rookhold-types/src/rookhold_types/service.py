@@ -131,3 +131,13 @@ class PublicKeyView(View, frozen=True, kw_only=True):
     key_id: str
     public_key_pem: str
     trust_notice: str
+
+
+class ProtectedResourceView(View, frozen=True, kw_only=True):
+    """What a client needs to know to get an access token for this service (RFC 9728)."""
+
+    resource: str
+    authorization_servers: tuple[str, ...]
+    bearer_methods_supported: tuple[str, ...] = ("header",)
+    scopes_supported: tuple[str, ...]
+    resource_name: str = "Rookhold execution gateway"

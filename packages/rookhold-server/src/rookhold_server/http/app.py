@@ -11,7 +11,7 @@ from starlette.routing import Route, Router
 from rookhold_server.http.call import NO_STORE, Call
 from rookhold_server.http.gate import Endpoint, pass_through
 from rookhold_server.http.problems import internal_error, problem
-from rookhold_server.http.routes import attestation, job, jobs, result, service
+from rookhold_server.http.routes import attestation, job, jobs, result, service, well_known
 from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
 from rookhold_server.refusal import Refusal
@@ -45,6 +45,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
     "/v1/attestation/public-key": {"GET": Endpoint(attestation.public_key, Scope.SERVICE_READ)},
     "/v1/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
     "/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
+    "/.well-known/oauth-protected-resource": {"GET": Endpoint(well_known.protected_resource)},
     "/healthz": {"GET": Endpoint(service.healthz)},
     "/readyz": {"GET": Endpoint(service.readyz)},
 }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rookhold_server.identity.authentication import Authenticator
     from rookhold_server.identity.rate_limit import RateLimiter
     from rookhold_server.jobs.engine import Engine
-    from rookhold_types.service import PublicKeyView
+    from rookhold_types.service import ProtectedResourceView, PublicKeyView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,3 +28,4 @@ class Services:
     tenant_queue_capacity: int
     public_key: PublicKeyView | None  # None while signing is off
     uptime_seconds: Callable[[], int]
+    protected_resource: ProtectedResourceView | None = None  # None without an OpenID provider

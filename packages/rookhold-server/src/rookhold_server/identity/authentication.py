@@ -40,7 +40,8 @@ class Authenticator:
         for lookup in self._lookups:
             if (principal := lookup(token)) is not None:
                 return principal
-        if self._access_tokens is not None and token.count(".") == 2:
-            if (principal := await self._access_tokens(token)) is not None:
-                return principal
-        raise Refusal("invalid_api_key")
+        if self._access_tokens is None or token.count(".") != 2:
+            raise Refusal("invalid_api_key")
+        if (principal := await self._access_tokens(token)) is None:
+            raise Refusal("invalid_api_key")
+        return principal

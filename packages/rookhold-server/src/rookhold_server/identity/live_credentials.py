@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -90,8 +91,9 @@ class LiveCredentials:
         while True:
             with anyio.move_on_after(self._look_seconds):
                 await self._asked.wait()
-            asked, self._asked = self._asked.is_set(), anyio.Event()
-            await self._errands.run(lambda asked=asked: self._look(asked=asked))
+            look = partial(self._look, asked=self._asked.is_set())
+            self._asked = anyio.Event()
+            await self._errands.run(look)
 
     def _look(self, *, asked: bool) -> None:
         """Take a new state of the file, or keep the old set and say why."""
@@ -102,7 +104,7 @@ class LiveCredentials:
         try:
             self._set, self._seen = self._read()
         except (SecretFileError, CredentialsFileError) as exc:
-            _log.error(  # noqa: TRY400 - the rule says it all; a traceback would only add places
+            _log.error(
                 "%s: %s; the credentials read before stay in force", FILE, exc, extra={"code": KEPT}
             )
             return

@@ -9,9 +9,12 @@ import anyio
 
 from rookhold_server.identity.authentication import AccessTokens, Authenticator, Lookup
 from rookhold_server.identity.live_credentials import LiveCredentials
+from rookhold_server.identity.scopes import ALL_SCOPES, in_order
 from rookhold_types.clock import now_ms
+from rookhold_types.service import ProtectedResourceView
 
 if TYPE_CHECKING:
+    from rookhold_server.config.oidc import OidcSettings
     from rookhold_server.config.settings import Settings
 
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 class Identity:
     authenticator: Authenticator
     credentials: LiveCredentials | None
+    protected_resource: ProtectedResourceView | None  # None without an OpenID provider
 
     def reload(self) -> None:
         """Read again what can be read again."""
@@ -47,6 +51,20 @@ async def open_identity(settings: Settings) -> Identity:
         lookups.append(credentials.lookup)
     lookups.append(settings.api_keys.find)
     access_tokens: AccessTokens | None = None
+    if settings.oidc is not None:
+        from rookhold_server.identity.oidc.opening import open_access_tokens  # takes long to load
+
+        access_tokens = await open_access_tokens(settings.oidc)
     return Identity(
-        authenticator=Authenticator(lookups, access_tokens), credentials=credentials
+        authenticator=Authenticator(lookups, access_tokens),
+        credentials=credentials,
+        protected_resource=None if settings.oidc is None else _protected_resource(settings.oidc),
+    )
+
+
+def _protected_resource(oidc: OidcSettings) -> ProtectedResourceView:
+    return ProtectedResourceView(
+        resource=oidc.audience,
+        authorization_servers=(oidc.issuer,),
+        scopes_supported=in_order(ALL_SCOPES),
     )

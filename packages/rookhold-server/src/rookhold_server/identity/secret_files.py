@@ -70,9 +70,7 @@ def read_secret_file(path: Path, *, bytes_max: int, strict: bool) -> tuple[bytes
 
 
 def _stamp(found: os.stat_result) -> Stamp:
-    return Stamp(
-        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-    )
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _is_link(path: Path) -> bool:

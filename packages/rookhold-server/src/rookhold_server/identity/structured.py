@@ -1,4 +1,4 @@
-"""Structured credentials: `rookhold_<key_id>_<secret>`, and the peppered digest that is kept of one."""
+"""Structured credentials: `rookhold_<key_id>_<secret>`, and what is kept of one."""
 
 from __future__ import annotations
 
