@@ -15,6 +15,7 @@ from rookhold_server.http.routes import attestation, job, jobs, result, service,
 from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
 from rookhold_server.refusal import Refusal
+from rookhold_store import StorageUnavailableError
 from rookhold_types.errors import InvalidJsonError, SpecError
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Application:
         except (Refusal, SpecError, InvalidJsonError) as refusal:
             status, headers, body = problem(refusal, call.request_id)
             await _answer(call, status, body, headers)
+        except StorageUnavailableError as unavailable:  # never "not found", never an empty list
+            await _storage_fails(call, unavailable)
         except ClientGoneError:
             pass
         except Exception as exc:  # noqa: BLE001 - the edge: any fault becomes the envelope
@@ -124,6 +127,13 @@ def _mark_uncacheable(call: Call, path: str) -> None:
     """The gate does it for its own answers; these are given without passing it."""
     api = path.startswith("/v1/") or path == "/whoami"
     call.headers.extend(NO_STORE if api else NO_STORE[:1])
+
+
+async def _storage_fails(call: Call, error: StorageUnavailableError) -> None:
+    _log.warning("the storage failed a request: %s", error, extra={"request_id": call.request_id})
+    if not call.started:
+        status, headers, body = problem(Refusal(error.code), call.request_id)
+        await _answer(call, status, body, headers)
 
 
 async def _answer(call: Call, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
