@@ -53,8 +53,9 @@ class History:
     is one finding and not one for each that comes after it.
     """
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, *, migrated: bool) -> None:
         self.job_id = job_id
+        self._migrated = migrated  # an older store may have begun the history, or left it out
         self.findings: list[Finding] = []
         self.seq = 0  # of the last event
         self.events = 0
@@ -157,7 +158,7 @@ class History:
 
     def _order(self, kind: object, seq: int) -> None:
         last, self._last_kind = self._last_kind, kind if isinstance(kind, str) else None
-        if seq == 1 and kind != EventKind.ACCEPTED:
+        if seq == 1 and kind != EventKind.ACCEPTED and not self._migrated:
             self._find("kind", "of the first event is not accepted", seq)
         elif seq > 1 and kind == EventKind.ACCEPTED:
             self._find("kind", "is accepted, but this is not the first event", seq)
@@ -168,7 +169,9 @@ class History:
 
     def _gather(self, kind: str, told: Told) -> None:
         if kind in _SINGLE:
-            self.told.setdefault(kind, told)
+            known = self.told.get(kind)
+            if known is None or (told.hashed and not known.hashed):
+                self.told[kind] = told
         elif kind in _STREAMS:
             try:
                 self.streams[kind].add(record_bytes(told.data))

@@ -79,7 +79,7 @@ def _against_events(
     yield from _as_started(job, started, legacy=bool(history.legacy))
     if history.legacy < history.events:
         yield from _as_finished(job, finished)
-        yield from _effective(job, started, finished)
+        yield from _effective(job, started, finished, legacy=bool(history.legacy))
 
 
 def _as_accepted(job: Job, accepted: Told) -> Iterator[Complaint]:
@@ -126,9 +126,11 @@ def _as_started(job: Job, started: Told | None, *, legacy: bool) -> Iterator[Com
         elif job.started_at_ms is not None and not legacy:
             yield "started_at_ms", "is set, but no event says that the job started"
         return
+    if not started.hashed:
+        return
     if job.status == JobStatus.QUEUED:
         yield "status", "is queued, but an event says that it started"
-    elif started.hashed and job.started_at_ms != started.ts_ms:
+    elif job.started_at_ms != started.ts_ms:
         yield "started_at_ms", "is not the time of the started event"
 
 
@@ -148,13 +150,15 @@ def _as_finished(job: Job, finished: Told | None) -> Iterator[Complaint]:
         yield "finished_at_ms", "is not the time of the finished event"
 
 
-def _effective(job: Job, started: Told | None, finished: Told | None) -> Iterator[Complaint]:
+def _effective(
+    job: Job, started: Told | None, finished: Told | None, *, legacy: bool
+) -> Iterator[Complaint]:
     """The spec in force: the observed one from the end, else the placeholder from the start."""
     if finished is not None and "effective_spec_sha256" in finished.data:
         wanted, event = finished.data["effective_spec_sha256"], EventKind.FINISHED
+    elif legacy:
+        return  # an older store may have left anything there
     elif started is not None:
-        if not started.hashed:
-            return
         wanted, event = started.data.get("initial_effective_spec_sha256"), EventKind.STARTED
     else:
         wanted, event = None, EventKind.ACCEPTED

@@ -44,7 +44,7 @@ def check(
     A long history is followed through several moments, which its being only ever added to allows.
     All else is of the moment in which its end was reached.
     """
-    history = History(name_of(key))
+    history = History(name_of(key), migrated=migrated)
     for item in kept:
         item.watch(history)
     _follow(view, key, history)

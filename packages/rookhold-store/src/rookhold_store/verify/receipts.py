@@ -53,8 +53,11 @@ def problems(job: Job, history: History, *, hidden: bool) -> Iterator[str]:
         return
     if (problem := _digest(receipt, job.receipt_json)) is not None:
         yield problem
-    yield from _core(job, history, receipt)
-    yield from _contents(job, history, receipt)
+    yield from _core(job, receipt)
+    yield from _requested(job, receipt)
+    yield from _policy(receipt)
+    if not hidden:  # or the newest events went first, and the receipt speaks of all
+        yield from _history(history, receipt)
 
 
 def _digest(receipt: dict[str, Any], text: str) -> str | None:
@@ -66,8 +69,7 @@ def _digest(receipt: dict[str, Any], text: str) -> str | None:
         return "is not canonical JSON"
 
 
-def _core(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[str]:
-    finished = history.told.get(EventKind.FINISHED.value)
+def _core(job: Job, receipt: dict[str, Any]) -> Iterator[str]:
     wanted: dict[str, Any] = {
         "version": RECEIPT_VERSION,
         "job_id": job.job_id,
@@ -77,11 +79,16 @@ def _core(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[str]:
         "started_at_ms": job.started_at_ms,
         "finished_at_ms": job.finished_at_ms,
     }
-    if finished is not None:
-        wanted["duration_ms"] = finished.data.get("duration_ms")
     for member, value in wanted.items():
         if receipt.get(member, ...) != value:
-            yield f"says another {member} than row and events do"
+            yield f"says another {member} than the row does"
+
+
+def _history(history: History, receipt: dict[str, Any]) -> Iterator[str]:
+    finished = history.told.get(EventKind.FINISHED.value)
+    if finished is not None and finished.data.get("duration_ms") != receipt.get("duration_ms"):
+        yield "says another duration_ms than the finished event does"
+    yield from _outputs(history, receipt)
     stated = receipt.get("event_chain")
     if type(stated) is not dict:
         yield "has no event_chain"
@@ -91,7 +98,7 @@ def _core(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[str]:
             yield f"says another event_chain.{member} than the events have"
 
 
-def _contents(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[str]:
+def _outputs(history: History, receipt: dict[str, Any]) -> Iterator[str]:
     output = receipt.get("output")
     if type(output) is dict:
         for name, stream in history.streams.items():
@@ -105,7 +112,9 @@ def _contents(job: Job, history: History, receipt: dict[str, Any]) -> Iterator[s
     artifacts = receipt.get("artifacts")
     if type(artifacts) is list and artifacts != history.artifacts:
         yield "says other artifacts than its events hold"
-    yield from _requested(job, receipt)
+
+
+def _policy(receipt: dict[str, Any]) -> Iterator[str]:
     if "policy_sha256" in receipt and all(name in receipt for name in POLICY_MEMBERS):
         try:
             right = policy_sha256(receipt) == receipt["policy_sha256"]

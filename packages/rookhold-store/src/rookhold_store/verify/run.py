@@ -84,9 +84,9 @@ class Verification:
         """Refuse what cannot be judged at all; a damaged file of ours can be."""
         db = self._source.db
         try:
-            version = schema.user_version(db)
             if schema.is_fresh(db):
                 raise OpenRefusedError("the file holds no database yet")
+            version = schema.user_version(db)
             ours = db.execute(
                 "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"
                 " AND name IN ('schema_migrations', 'jobs', 'events')"

@@ -11,7 +11,7 @@ import apsw
 
 from rookhold_store.connection import BUSY_TIMEOUT_MS, ENGINE_ERRORS, as_ours
 from rookhold_store.errors import StorageUnavailableError
-from rookhold_store.verify.views import Short
+from rookhold_store.verify.views import SLICE_SECONDS, Short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,11 @@ class Source:
     somebody open it meanwhile, what was just looked at is looked at again through the log.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, slice_seconds: float = SLICE_SECONDS
+    ) -> None:
         self.path = Path(os.path.realpath(path))
+        self._slice_seconds = slice_seconds
         self._alone: _Mark | None = None
         try:
             self.db = self._open()
@@ -46,7 +49,7 @@ class Source:
     def at_a_moment(self, look: Callable[[Short], T]) -> T:
         """Return what `look` returns of one moment, or of several short ones that it renews."""
         while True:
-            with Short(self.db).looking() as view:
+            with Short(self.db, self._slice_seconds).looking() as view:
                 seen = look(view)
             if self.undisturbed():
                 return seen

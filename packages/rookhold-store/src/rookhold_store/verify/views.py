@@ -44,7 +44,7 @@ class Held:
 class Short:
     """A moment of a connection of our own."""
 
-    def __init__(self, db: apsw.Connection, seconds: float = SLICE_SECONDS) -> None:
+    def __init__(self, db: apsw.Connection, seconds: float) -> None:
         self.db = db
         self._seconds = seconds
         self._until = 0.0
