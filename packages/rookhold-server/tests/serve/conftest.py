@@ -109,6 +109,12 @@ class Process:
     def call(
         self, method: str, path: str, spec: object = None, *, key: str = KEY, **headers: str
     ) -> tuple[int, Any]:
+        status, body, _ = self.exchange(method, path, spec, key=key, **headers)
+        return status, body
+
+    def exchange(
+        self, method: str, path: str, spec: object = None, *, key: str = KEY, **headers: str
+    ) -> tuple[int, Any, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection(self.address, timeout=60)
         try:
             sent = {"Authorization": f"Bearer {key}", **headers}
@@ -118,7 +124,7 @@ class Process:
                 body = json.dumps(spec)
             connection.request(method, path, body=body, headers=sent)
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            return answer.status, json.loads(answer.read()), answer.headers
         finally:
             connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ import anyio.to_thread
 from rookhold_server.http.body import SMALL_BYTES, declared_length, read_json_body
 from rookhold_server.http.query import Query
 from rookhold_server.refusal import Refusal
+from rookhold_store import StorageUnavailableError
 from rookhold_types.ids import valid_idempotency_key
 from rookhold_types.jobs import JobSpec, fingerprint
 from rookhold_types.runtimes import LANGUAGES
@@ -20,6 +22,8 @@ from rookhold_types.wire import decode_strict, encode
 if TYPE_CHECKING:
     from rookhold_server.http.call import Call
     from rookhold_server.http.services import Services
+
+_log = logging.getLogger(__name__)
 
 _STATUSES: Final = frozenset(JobStatus)
 _CURSOR: Final = re.compile(r"([0-9]{1,19}):(.{1,128})", re.ASCII | re.DOTALL)
@@ -33,12 +37,20 @@ async def submit(call: Call, services: Services) -> None:
     async with (pools.small_bodies if small else pools.other_bodies).hold(call.principal.tenant):
         body = await read_json_body(call)
         spec, digest = await _decode(body)
-        submitted = await services.engine.submit(
-            tenant=call.principal.tenant,
-            spec=spec,
-            fingerprint=digest,
-            idempotency_key=_idempotency_key(call),
-        )
+        try:
+            submitted = await services.engine.submit(
+                tenant=call.principal.tenant,
+                spec=spec,
+                fingerprint=digest,
+                idempotency_key=_idempotency_key(call),
+            )
+        except StorageUnavailableError as error:  # no room has codes of its own
+            _log.error(
+                "the storage failed a submission: %s",
+                error,
+                extra={"request_id": call.request_id},
+            )
+            raise Refusal("internal_error") from error
     answer = SubmitResponse.of(submitted.job_id)
     await call.respond(
         201,
