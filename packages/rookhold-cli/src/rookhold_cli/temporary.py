@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _START_SECONDS: Final = 60
 _STOP_SECONDS: Final = (20, 5)  # after the polite request; after the firm one
 _LOG_LINES: Final = 8
+_FREE_RESERVE_MB: Final = "64"  # what it stores is gone with it: a nearly full disk will do
 _TENANT: Final = "local"
 # What a user may have set for the gateway this command starts; its address, keys, files and
 # environment are never taken over.
@@ -47,6 +48,9 @@ _TAKEN_OVER: Final = (
     "ROOKHOLD_WORKERS",
     "ROOKHOLD_MAX_JOB_MEM_MB",
     "ROOKHOLD_MEMORY_BUDGET_MB",
+    "ROOKHOLD_STORAGE_GLOBAL_MB",
+    "ROOKHOLD_STORAGE_TENANT_MB",
+    "ROOKHOLD_STORAGE_FREE_RESERVE_MB",
     "ROOKHOLD_LOG_LEVEL",
 )
 
@@ -119,6 +123,7 @@ def _spawn(
     lock: int,
 ) -> subprocess.Popen[bytes]:
     kept = {name: text for name, text in environ.items() if not name.startswith("ROOKHOLD_")}
+    kept["ROOKHOLD_STORAGE_FREE_RESERVE_MB"] = _FREE_RESERVE_MB
     kept |= {name: environ[name] for name in _TAKEN_OVER if environ.get(name)}
     kept |= {
         "XDG_STATE_HOME": str(state),
