@@ -92,6 +92,14 @@ def test_ten_thousand_lines_come_back_whole_and_in_order(rookhold: Rookhold) -> 
     assert ended.stdout.split() == [b"%d" % n for n in range(10000)]
 
 
+def test_a_disk_that_is_too_full_for_a_job_is_told_with_what_to_do(rookhold: Rookhold) -> None:
+    """A temporary gateway leaves 64 MB free unless the user says otherwise: here, a TiB."""
+    ended = rookhold("run", "bash", "-c", "echo", ROOKHOLD_STORAGE_FREE_RESERVE_MB="1048576")
+    assert (ended.stdout, ended.returncode) == (b"", 77)
+    assert b"storage_reserve" in ended.stderr
+    assert b"ROOKHOLD_STORAGE_FREE_RESERVE_MB" in ended.stderr
+
+
 def test_output_is_shown_while_the_job_still_runs(environment: dict[str, str], here: Path) -> None:
     """The job prints, then waits to be killed: what it printed can only have come live."""
     with _started(environment, here, "echo first; sleep 100") as process:

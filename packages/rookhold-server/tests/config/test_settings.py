@@ -58,6 +58,22 @@ def test_what_is_kept_for_how_long_is_configured() -> None:
     assert (settings.retention_hours, settings.sweep_interval_seconds) == (87_600, 60)
 
 
+def test_how_much_is_kept_is_configured() -> None:
+    settings = read()
+    assert (settings.storage_global_mb, settings.storage_tenant_mb) == (16_384, 4096)
+    assert settings.storage_free_reserve_mb == 1024
+    settings = read(STORAGE_GLOBAL_MB="128", STORAGE_TENANT_MB="64", STORAGE_FREE_RESERVE_MB="0")
+    assert (settings.storage_global_mb, settings.storage_tenant_mb) == (128, 64)
+    assert settings.storage_free_reserve_mb == 0
+    assert read(STORAGE_GLOBAL_MB="128", STORAGE_TENANT_MB="128").storage_tenant_mb == 128
+
+
+def test_a_tenants_quota_is_not_above_everybodys_also_where_it_is_the_default() -> None:
+    refused = ("setting_conflict", "ROOKHOLD_STORAGE_TENANT_MB")
+    assert refusal(STORAGE_GLOBAL_MB="128", STORAGE_TENANT_MB="129") == refused
+    assert refusal(STORAGE_GLOBAL_MB="4095") == refused
+
+
 def test_concurrency_follows_the_workers() -> None:
     assert read(WORKERS="7").tenant_concurrency == 7
     assert read(WORKERS="7", TENANT_CONCURRENCY="2").tenant_concurrency == 2
@@ -126,6 +142,12 @@ def test_a_variable_of_a_feature_not_built_refuses_the_start(name: str) -> None:
         ("JOBS_ROOT", "/a/./b"),
         ("RETENTION_HOURS", "87601"),
         ("RETENTION_HOURS", "-1"),
+        ("STORAGE_GLOBAL_MB", "127"),
+        ("STORAGE_GLOBAL_MB", "1048577"),
+        ("STORAGE_TENANT_MB", "63"),
+        ("STORAGE_TENANT_MB", "1048577"),
+        ("STORAGE_FREE_RESERVE_MB", "-1"),
+        ("STORAGE_FREE_RESERVE_MB", "1048577"),
         ("SWEEP_INTERVAL_SECS", "59"),
         ("SWEEP_INTERVAL_SECS", "86401"),
         ("LOG_FORMAT", "xml"),
