@@ -28,6 +28,7 @@ from rookhold_server.http.app import Application
 from rookhold_server.http.capacity import Pools
 from rookhold_server.http.readiness import Readiness
 from rookhold_server.http.services import Services
+from rookhold_server.http.stream.tickets import TicketBook
 from rookhold_server.http.transport import Server, bind
 from rookhold_server.identity.opening import Identity, open_identity
 from rookhold_server.identity.rate_limit import RateLimiter
@@ -72,8 +73,8 @@ class Gateway:
     grant: Grant | None  # from the root process that started this one, where there is one
     identity: Identity
 
-@asynccontextmanager
 
+@asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     """Open all of it, and close what was opened in the reverse order.
 
@@ -87,8 +88,8 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     check_account(settings.user)
     key = _signing_key(settings)
     identity = await open_identity(settings)
-        ensure_state_directory(settings.state_directory)
     if settings.state_directory is not None:
+        ensure_state_directory(settings.state_directory)
     async with AsyncExitStack() as stack:
         executor = _executor(settings, grant)
         listener = bind(settings.address) if grant is None else grant.listener
@@ -149,8 +150,8 @@ def _check_posture(settings: Settings, address: Address, posture: Posture) -> No
 def _assemble(
     settings: Settings,
     identity: Identity,
-    key: PrivateKey | None,
     engine: Engine,
+    key: PrivateKey | None,
     listener: socket.socket,
     address: Address,
     grant: Grant | None,
@@ -164,13 +165,14 @@ def _assemble(
         readiness=readiness,
         authenticator=identity.authenticator,
         limiter=RateLimiter(settings.rate_per_minute, time.time),
+        tickets=TicketBook(now_ms, time.monotonic),
         production=settings.production,
         workers=settings.workers,
         tenant_queue_capacity=settings.tenant_queue_capacity,
         public_key=None if key is None else _public_key_view(key),
+        protected_resource=identity.protected_resource,
         uptime_seconds=lambda: int(time.monotonic() - began),
     )
-        protected_resource=identity.protected_resource,
     return Gateway(
         settings=settings,
         engine=engine,
@@ -180,9 +182,9 @@ def _assemble(
         listener=listener,
         address=address,
         grant=grant,
+        identity=identity,
     )
 
-        identity=identity,
 
 def _engine_settings(settings: Settings) -> EngineSettings:
     return EngineSettings(

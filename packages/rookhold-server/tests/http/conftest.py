@@ -25,6 +25,7 @@ from rookhold_server.http.app import Application
 from rookhold_server.http.capacity import Pools
 from rookhold_server.http.readiness import Readiness
 from rookhold_server.http.services import Services
+from rookhold_server.http.stream.tickets import TicketBook
 from rookhold_server.http.transport import Server, TransportLimits, bind
 from rookhold_server.identity.api_keys import parse_api_keys
 from rookhold_server.identity.authentication import Authenticator
@@ -447,6 +448,7 @@ def serving(
             readiness=Readiness(engine),
             authenticator=Authenticator([keys.find, one_scope_keys()]),
             limiter=RateLimiter(rate, clock),
+            tickets=TicketBook(now_ms, time.monotonic),
             production=False,
             workers=2,
             tenant_queue_capacity=64,

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from streams import EventSource, RawAnswer, WebSocket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,3 +156,71 @@ def server(tmp_path: Path) -> Iterator[Callable[..., Process]]:
             return process
 
         yield prepare
+
+
+class Site:
+    """A running server, and streams of its jobs."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._open: list[RawAnswer] = []
+
+    def submit(self, code: str, *, language: str = "bash", outputs: list[str] | None = None) -> str:
+        spec = {
+            "language": language,
+            "code": code,
+            "limits": {"wall_seconds": 60},
+            "outputs": outputs or [],
+        }
+        status, job = self.process.call("POST", "/v1/jobs", spec)
+        assert status == 201, job
+        job_id: str = job["job_id"]
+        return job_id
+
+    def ticket(self, job_id: str, *, key: str = KEY) -> dict[str, Any]:
+        status, ticket = self.process.call("POST", f"/v1/jobs/{job_id}/stream-ticket", key=key)
+        assert status == 200, ticket
+        answer: dict[str, Any] = ticket
+        return answer
+
+    def replay(self, job_id: str) -> list[dict[str, Any]]:
+        page = self.process.call("GET", f"/v1/jobs/{job_id}/replay?limit=5000")[1]
+        events: list[dict[str, Any]] = page["events"]
+        return events
+
+    def await_end(self, job_id: str) -> None:
+        status, _ = self.process.call("GET", f"/v1/jobs/{job_id}/result?wait_seconds=60")
+        assert status == 200
+
+    def websocket(self, path: str, *, key: str | None = KEY, **headers: str) -> WebSocket:
+        given = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return self._kept(WebSocket(self.process.address, path, given | headers))
+
+    def stream(self, job_id: str, query: str = "") -> WebSocket:
+        return self.websocket(f"/v1/jobs/{job_id}/stream{query}")
+
+    def plain(self, path: str, *, key: str | None = KEY, **headers: str) -> RawAnswer:
+        given = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return self._kept(RawAnswer(self.process.address, path, given | headers))
+
+    def events(
+        self, job_id: str, query: str = "", *, key: str | None = KEY, **headers: str
+    ) -> EventSource:
+        given = {} if key is None else {"Authorization": f"Bearer {key}"}
+        path = f"/v1/jobs/{job_id}/events{query}"
+        return self._kept(EventSource(self.process.address, path, given | headers))
+
+    def _kept(self, answer: Any) -> Any:
+        self._open.append(answer)
+        return answer
+
+    def close(self) -> None:
+        for answer in self._open:
+            answer.close()
+
+
+@pytest.fixture
+def site(server: Callable[..., Process]) -> Iterator[Site]:
+    opened = Site(server().start())
+    yield opened
+    opened.close()

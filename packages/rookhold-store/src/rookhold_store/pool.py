@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from rookhold_store.rows import ReplayRows
+    from rookhold_store.rows import EventTexts, ReplayRows
     from rookhold_store.standing import OpenFiles
 
 IDLE_MAX: Final = 8  # connections kept for later; how many are in use, the callers' threads bound
@@ -94,6 +94,13 @@ class ReadPool(Reads):
         """Do the same in one view: `complete` must be of the moment of the events."""
         with self.snapshot() as view:
             return view.replay(tenant, job_id, after, limit)
+
+    def event_texts(
+        self, tenant: str | None, job_id: str, after: int, *, limit: int, max_bytes: int
+    ) -> EventTexts | None:
+        """Do the same in one view, as for `replay`."""
+        with self.snapshot() as view:
+            return view.event_texts(tenant, job_id, after, limit=limit, max_bytes=max_bytes)
 
     def close(self) -> None:
         """Close what is idle; a connection in use is closed when it comes back."""

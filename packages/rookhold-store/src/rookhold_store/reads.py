@@ -22,6 +22,8 @@ from rookhold_store.rows import (
     AttestationStatusRow,
     Counts,
     Cursor,
+    EventText,
+    EventTexts,
     JobRow,
     JobSummary,
     KeyRow,
@@ -32,6 +34,7 @@ from rookhold_store.rows import (
     StorageUsage,
 )
 from rookhold_types.events import WireEvent
+from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +63,10 @@ SELECT {_SUMMARY} FROM jobs j INDEXED BY jobs_by_id WHERE j.job_id = ? AND {_VIS
 _SPEC: Final = "SELECT CAST(spec_json AS BLOB) FROM jobs WHERE job_id = ?"
 _EVENTS: Final = """
 SELECT seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version
+FROM events WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?
+"""
+_EVENT_TEXTS: Final = """
+SELECT seq, ts_ms, kind, CAST(data_json AS BLOB), prev_hash, event_hash, hash_version
 FROM events WHERE job_id = ? AND seq > ? ORDER BY seq LIMIT ?
 """
 _LAST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events WHERE job_id = ?"
@@ -104,6 +111,7 @@ _KEY: Final = f"""
 SELECT j.job_id, j.request_sha256 FROM idempotency_keys j
 WHERE j.tenant = ? AND j.idempotency_key = ? AND {_VISIBLE}
 """
+_UNFINISHED: Final = frozenset({JobStatus.QUEUED, JobStatus.RUNNING})
 _COUNT: Final = "SELECT count(*) FROM jobs WHERE tenant = ? AND status = ?"
 _CHARGED_TENANT: Final = "SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?"
 _RETAINED: Final = "SELECT retained_bytes FROM job_storage_usage WHERE job_id = ?"
@@ -158,8 +166,8 @@ class Reads:
     ) -> tuple[JobSummary, ...]:
         """Return jobs, newest first, strictly older than `cursor`; a blank tenant has none.
 
-        With a tenant a page costs the same however many jobs are retained. The privileged view
-        (tenant None) has no index of its own and sorts all of them.
+        A page costs the same however many jobs are retained. In the privileged view (tenant None)
+        a filter costs more the rarer what it looks for is: it has one index, by creation.
         """
         _within("limit", limit, LIST_MAX)
         if tenant is not None and not tenant.strip():
@@ -170,6 +178,8 @@ class Reads:
         if cursor is not None:
             terms.append("(j.created_at_ms, j.job_id) < (?, ?)")
             bindings += [cursor.created_at_ms, cursor.job_id]
+        if tenant is None and status in _UNFINISHED:  # they are few, and have an index
+            terms.append("j.finished_at_ms IS NULL")
         sql = (
             f"SELECT {_SUMMARY} FROM jobs j WHERE {' AND '.join([*terms, _VISIBLE])} "
             "ORDER BY j.created_at_ms DESC, j.job_id DESC LIMIT ?"
@@ -193,6 +203,31 @@ class Reads:
         events = self.events_after(job_id, after, limit)
         end = events[-1].seq if events else max(after, 0)
         return ReplayRows(events=events, complete=job.terminal and self.last_seq(job_id) <= end)
+
+    def event_texts(
+        self, tenant: str | None, job_id: str, after: int, *, limit: int, max_bytes: int
+    ) -> EventTexts | None:
+        """Return what follows `after`, or None if the tenant has no such job.
+
+        Ends with the event that brings it to `max_bytes`, so that a reader who takes little at a
+        time never makes more than that and one event be held for it.
+        """
+        _within("limit", limit, EVENTS_MAX)
+        job = self.summary(tenant, job_id)
+        if job is None:
+            return None
+        events: list[EventText] = []
+        size = 0
+        with self._use() as db:
+            for row in db.execute(_EVENT_TEXTS, (job_id, max(after, 0), limit)):
+                text = _event_text(row)
+                events.append(text)
+                size += text.size
+                if size >= max_bytes:
+                    break
+        end = events[-1].seq if events else max(after, 0)
+        complete = job.terminal and self.last_seq(job_id) <= end
+        return EventTexts(events=tuple(events), complete=complete)
 
     def last_seq(self, job_id: str) -> int:
         """Return the number of the last event, 0 if there is none."""
@@ -290,6 +325,15 @@ def _typed(value: object, type_: type[T]) -> T:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError as exc:
         raise StorageUnavailableError("a stored row has another shape than its table") from exc
+
+
+def _event_text(row: tuple[Any, ...]) -> EventText:
+    seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version = row
+    head = msgspec.json.encode({"seq": seq, "ts_ms": ts_ms, "kind": kind})
+    tail = msgspec.json.encode(
+        {"prev_hash": prev_hash, "event_hash": event_hash, "hash_version": hash_version}
+    )
+    return EventText(seq, kind, (head[:-1] + b',"data":', data_json, b"," + tail[1:]))
 
 
 def _event(row: tuple[Any, ...]) -> WireEvent:

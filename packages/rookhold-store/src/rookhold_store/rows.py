@@ -87,6 +87,28 @@ class ReplayRows(Struct, frozen=True, kw_only=True):
     complete: bool
 
 
+class EventText(Struct, frozen=True):
+    """An event as readers of a stream get it; `parts` make up the JSON of a WireEvent.
+
+    Its data is one of them as it is stored: an event can be megabytes, which nobody copies here.
+    """
+
+    seq: int
+    kind: str
+    parts: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.parts))
+
+
+class EventTexts(Struct, frozen=True, kw_only=True):
+    """A part of a history; `complete` if the job is terminal and nothing follows."""
+
+    events: tuple[EventText, ...]
+    complete: bool
+
+
 class KeyRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What an idempotency key stands for."""
 

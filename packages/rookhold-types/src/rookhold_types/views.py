@@ -137,6 +137,22 @@ class SubmitResponse(View, frozen=True, kw_only=True):
         )
 
 
+class StreamTicket(View, frozen=True, kw_only=True):
+    """Opens one stream of one job, once."""
+
+    ticket: str
+    stream_url: str
+    expires_at_ms: int
+
+    @classmethod
+    def of(cls, job_id: str, ticket: str, expires_at_ms: int) -> "StreamTicket":
+        return cls(
+            ticket=ticket,
+            stream_url=f"/v1/jobs/{job_id}/stream?ticket={ticket}",
+            expires_at_ms=expires_at_ms,
+        )
+
+
 class CancelResponse(View, frozen=True, kw_only=True):
     job: JobView
     cancellation_requested: bool

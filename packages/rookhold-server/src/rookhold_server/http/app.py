@@ -11,7 +11,8 @@ from starlette.routing import Route, Router
 from rookhold_server.http.call import NO_STORE, Call
 from rookhold_server.http.gate import Endpoint, pass_through
 from rookhold_server.http.problems import internal_error, problem
-from rookhold_server.http.routes import attestation, job, jobs, result, service, well_known
+from rookhold_server.http.routes import attestation, job, jobs, result, service, stream, well_known
+from rookhold_server.http.stream.opening import from_ticket, from_ticket_or_key
 from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
 from rookhold_server.refusal import Refusal
@@ -40,6 +41,15 @@ ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
     "/v1/jobs/{job_id}/attestation": {"GET": Endpoint(attestation.envelope, Scope.JOBS_READ)},
     "/v1/jobs/{job_id}/result-artifact": {
         "GET": Endpoint(attestation.result_artifact, Scope.JOBS_READ)
+    },
+    "/v1/jobs/{job_id}/stream-ticket": {"POST": Endpoint(stream.ticket, Scope.JOBS_READ)},
+    "/v1/jobs/{job_id}/stream": {
+        "GET": Endpoint(
+            stream.websocket, Scope.JOBS_READ, identify=from_ticket_or_key, has_head=False
+        )
+    },
+    "/v1/jobs/{job_id}/events": {
+        "GET": Endpoint(stream.events, Scope.JOBS_READ, identify=from_ticket, has_head=False)
     },
     "/v1/status": {"GET": Endpoint(service.status, Scope.SERVICE_READ)},
     "/v1/capabilities": {"GET": Endpoint(service.capabilities, Scope.SERVICE_READ)},
@@ -102,7 +112,7 @@ class _Resource:
         self._path = path
         self._services = services
         self._endpoints = dict(methods)
-        if "GET" in methods:
+        if "GET" in methods and methods["GET"].has_head:
             self._endpoints["HEAD"] = methods["GET"]
         self._allow = ", ".join(sorted(self._endpoints))
 

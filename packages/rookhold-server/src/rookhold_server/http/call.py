@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from rookhold_server.http.transport.tunnel import SWITCH
 from rookhold_types.ids import new_request_id
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from rookhold_server.http.transport.tunnel import Tunnel
     from rookhold_server.identity.principal import Principal
 
 JSON: Final = b"application/json"
@@ -111,6 +113,33 @@ class Call:
                     "more_body": end < len(body),
                 }
             )
+
+    async def begin(self, status: int, *, content_type: bytes) -> None:
+        """Send the head of an answer whose length is not known; `send_chunk` and `end` follow."""
+        self.started = True
+        self.status = status
+        head = [
+            (b"x-request-id", self.request_id.encode()),
+            (b"content-type", content_type),
+            *self.headers,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": head})
+
+    async def send_chunk(self, data: bytes) -> None:
+        """Return when the kernel has it."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self) -> None:
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def switch(self, headers: Iterable[tuple[bytes, bytes]]) -> Tunnel:
+        """Answer 101 and leave HTTP, for a request that proposed it and has no body."""
+        await self.receive()  # to the end of the request: only there may its connection change
+        self.started = True
+        self.status = 101
+        head = [(b"x-request-id", self.request_id.encode()), *self.headers, *headers]
+        tunnel: Tunnel = await self.scope["extensions"][SWITCH](head)
+        return tunnel
 
     def _must_close(self) -> bool:
         """The connection rule for refused submissions: HTTP/1, and a body that was not consumed."""

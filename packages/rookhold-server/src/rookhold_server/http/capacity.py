@@ -130,6 +130,16 @@ class Pools:
             tenant_full="tenant_response_capacity",
         )
 
+        self.streams = Pool(
+            total=128, per_tenant=16, full="stream_capacity", tenant_full="tenant_stream_capacity"
+        )
+
     def close(self) -> None:
-        for pool in (self.small_bodies, self.other_bodies, self.result_waits, self.large_responses):
+        for pool in (
+            self.small_bodies,
+            self.other_bodies,
+            self.streams,
+            self.result_waits,
+            self.large_responses,
+        ):
             pool.close()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from rookhold_server.http.capacity import Pools
     from rookhold_server.http.readiness import Readiness
+    from rookhold_server.http.stream.tickets import TicketBook
     from rookhold_server.identity.authentication import Authenticator
     from rookhold_server.identity.rate_limit import RateLimiter
     from rookhold_server.jobs.engine import Engine
@@ -23,9 +24,10 @@ class Services:
     readiness: Readiness
     authenticator: Authenticator
     limiter: RateLimiter
+    tickets: TicketBook
     production: bool
     workers: int
     tenant_queue_capacity: int
     public_key: PublicKeyView | None  # None while signing is off
-    uptime_seconds: Callable[[], int]
     protected_resource: ProtectedResourceView | None = None  # None without an OpenID provider
+    uptime_seconds: Callable[[], int]

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rookhold_exec.executor import Executor, Posture
     from rookhold_store import Store
     from rookhold_store.operations import Participant
+    from rookhold_store.rows import EventTexts
     from rookhold_types.clock import Clock
     from rookhold_types.jobs import JobSpec
     from rookhold_types.service import Capabilities
@@ -322,6 +323,14 @@ class Engine:
     async def replay(self, tenant: str, job_id: str, after: int, limit: int) -> ReplayPage:
         """Refusal `job_not_found`."""
         return await self._queries.replay(tenant, job_id, after, limit)
+
+    async def event_texts(
+        self, tenant: str, job_id: str, after: int, *, limit: int, max_bytes: int
+    ) -> EventTexts:
+        """Stored events, ready to be sent; Refusal `job_not_found`."""
+        return await self._queries.event_texts(
+            tenant, job_id, after, limit=limit, max_bytes=max_bytes
+        )
 
     async def result(self, tenant: str, job_id: str) -> ResultView:
         """The events folded so far; Refusal `job_not_found`. Look at `status` for 200 or 202."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AttestationRow,
         AttestationStatusRow,
         Cursor,
+        EventTexts,
         JobRow,
         JobSummary,
         KeyRow,
@@ -59,6 +60,10 @@ class JobReads(Protocol):
     def replay(
         self, tenant: str | None, job_id: str, after: int = ..., limit: int = ...
     ) -> ReplayRows | None: ...
+
+    def event_texts(
+        self, tenant: str | None, job_id: str, after: int, *, limit: int, max_bytes: int
+    ) -> EventTexts | None: ...
 
     def queued_page(
         self, after: Cursor | None = ..., limit: int = ...

@@ -54,6 +54,7 @@ def capabilities(
             result_wait=True,
             cancellation=True,
             event_cursors=True,
+            stream_tickets=True,
             receipts=True,
             signed_attestations=key is not None,
             attestation_wait=key is not None,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rookhold_server.jobs.ports import ConsistentReads, JobStore
+    from rookhold_store.rows import EventTexts
 
 
 R = TypeVar("R")
@@ -91,6 +92,17 @@ class Queries:
             events=page.events,
             next_cursor=page.events[-1].seq if page.events else None,
             complete=page.complete,
+        )
+
+    async def event_texts(
+        self, tenant: str, job_id: str, after: int, *, limit: int, max_bytes: int
+    ) -> EventTexts:
+        return _found(
+            await self._store.read(
+                lambda reads: reads.event_texts(
+                    tenant, job_id, after, limit=limit, max_bytes=max_bytes
+                )
+            )
         )
 
     async def result(self, tenant: str, job_id: str) -> ResultView:

@@ -6,5 +6,6 @@ The minor version of hypercorn is pinned for this package; it is the only place 
 from rookhold_server.http.transport.connection import ClientGoneError
 from rookhold_server.http.transport.limits import TransportLimits
 from rookhold_server.http.transport.server import Server, bind
+from rookhold_server.http.transport.tunnel import SWITCH, Tunnel
 
-__all__ = ["ClientGoneError", "Server", "TransportLimits", "bind"]
+__all__ = ["SWITCH", "ClientGoneError", "Server", "TransportLimits", "Tunnel", "bind"]

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import h11
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, EndBody, Request, Response
+from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 
 from rookhold_server.http.problems import malformed_request
+from rookhold_server.http.transport.tunnel import SWITCH, Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +39,15 @@ class ClientGoneError(ConnectionError):
 class _Exchange(HTTPStream):
     """One request and its answer."""
 
+    switched = False  # the answer is 101, and what follows is not HTTP
+
     async def app_send(self, message: ASGISendEvent | None) -> None:
         if message is not None and self.closed:
             raise ClientGoneError
-        await super().app_send(message)
+        if message is None and self.switched and not self.closed:
+            await self.send(StreamClosed(stream_id=self.stream_id))
+        else:
+            await super().app_send(message)
 
 
 class Http1(H11Protocol):
@@ -54,11 +60,16 @@ class Http1(H11Protocol):
         self._asked = asyncio.Event()  # the handler wants a piece of the body
         self._unread_body = False  # the current request has a body that is not fully read
         self._held_head = b""  # goes out with the first piece of the answer's body
+        self._tunnel: Tunnel | None = None
         self._ended = False
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
-            if not self._ended:
+            if self._ended:
+                return
+            if self._tunnel is not None:
+                await self._tunnel.feed(event.data)
+            else:
                 self.connection.receive_data(event.data)
                 await self._handle_events()
         else:
@@ -89,8 +100,11 @@ class Http1(H11Protocol):
                 self._unread_body = _has_body(event)
                 await self._create_stream(event)
             elif event is h11.PAUSED:
-                await self.can_read.clear()
-                await self.can_read.wait()
+                if self._tunnel is None:
+                    await self.can_read.clear()
+                    await self.can_read.wait()
+                if self._tunnel is not None:
+                    return
             elif (
                 event is h11.NEED_DATA
                 or isinstance(event, h11.ConnectionClosed)
@@ -135,7 +149,25 @@ class Http1(H11Protocol):
             self._asked.set()
             return await receive()
 
+        scope["extensions"][SWITCH] = self._switch
         await self.app(scope, ask, send, sync_spawn, call_soon)
+
+    async def _switch(self, headers: list[tuple[bytes, bytes]]) -> Tunnel:
+        """Answer 101 with these headers and leave HTTP; only for a request that asked for it."""
+        if not isinstance(self.stream, _Exchange) or self._ended:
+            raise ClientGoneError
+        answer = h11.InformationalResponse(status_code=101, headers=headers)
+        data = self.connection.send(answer)
+        self.stream.switched = True
+        self._tunnel = Tunnel(self._send_raw, self.connection.trailing_data[0])
+        self.can_read._event.set()  # type: ignore[attr-defined]  # the reader, if it waits for us
+        await self._send_raw(data or b"")
+        return self._tunnel
+
+    async def _send_raw(self, data: bytes) -> None:
+        if self._ended:
+            raise ClientGoneError
+        await self.send(RawData(data=data))
 
     async def stream_send(self, event: StreamEvent) -> None:
         if not isinstance(event, Response):
@@ -194,6 +226,8 @@ class Http1(H11Protocol):
         """Let the reader go, wherever it waits; it takes nothing more from this peer."""
         self._ended = True
         self._asked.set()
+        if self._tunnel is not None:
+            self._tunnel.end()
         self.can_read._event.set()  # type: ignore[attr-defined]  # its own `set` is a coroutine
 
 

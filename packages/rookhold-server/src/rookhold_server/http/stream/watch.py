@@ -1,0 +1,77 @@
+"""What ends a stream besides its last event: the peer leaves, is stuck, or the server stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from rookhold_server.http.transport import ClientGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+SEND_SECONDS: Final = 5.0
+PART_BYTES: Final = 64 * 1024
+
+Piece = Iterable[bytes]  # frames as they go out, in parts
+
+
+class Watch:
+    """`gone`: nothing more can be told to the peer. Otherwise the stream came to an orderly end."""
+
+    def __init__(self, shutdown: anyio.Event, *, send_seconds: float = SEND_SECONDS) -> None:
+        self._shutdown = shutdown
+        self._send_seconds = send_seconds
+        self.gone = False
+
+    async def timed(self, sending: Awaitable[None]) -> None:
+        """Await one send; ClientGoneError when the peer has left, or takes too long over it."""
+        try:
+            with anyio.fail_after(self._send_seconds):
+                await sending
+        except (TimeoutError, ClientGoneError):
+            self.gone = True
+            raise ClientGoneError from None
+
+    async def run(self, *parts: Callable[[], Awaitable[None]]) -> None:
+        """Run all until one has returned, the peer is gone or shutdown begins."""
+        async with anyio.create_task_group() as tasks:
+
+            async def ends(part: Callable[[], Awaitable[object]]) -> None:
+                try:
+                    await part()
+                except ClientGoneError:
+                    self.gone = True
+                tasks.cancel_scope.cancel()
+
+            for part in (*parts, self._shutdown.wait):
+                tasks.start_soon(ends, part)
+
+
+def pieces(frames: Iterable[Sequence[bytes]]) -> Iterator[Piece]:
+    """Join small frames, so that many events are not as many writes; cut up what is large.
+
+    A piece begins and ends with a frame. No part of it is more than the transport may hold.
+    """
+    held: list[bytes] = []
+    size = 0
+    for frame in frames:
+        length = sum(map(len, frame))
+        if held and size + length > PART_BYTES:
+            yield (b"".join(held),)
+            held, size = [], 0
+        if length > PART_BYTES:
+            yield _cut(frame)
+        else:
+            held += frame
+            size += length
+    if held:
+        yield (b"".join(held),)
+
+
+def _cut(frame: Sequence[bytes]) -> Iterator[bytes]:
+    for part in frame:
+        for begin in range(0, len(part), PART_BYTES):
+            yield part[begin : begin + PART_BYTES]
