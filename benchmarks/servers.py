@@ -29,6 +29,10 @@ _UNHURRIED = {
     "ROOKHOLD_RATE_PER_MIN": "1000000",
     "ROOKHOLD_TENANT_QUEUE_CAPACITY": str(QUEUE),
     "ROOKHOLD_LOG_LEVEL": "warning",
+    # A full queue is charged 32 GiB, which a disk need not have free to be measured.
+    "ROOKHOLD_STORAGE_GLOBAL_MB": "65536",
+    "ROOKHOLD_STORAGE_TENANT_MB": "65536",
+    "ROOKHOLD_STORAGE_FREE_RESERVE_MB": "0",
 }
 
 

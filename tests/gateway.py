@@ -55,6 +55,8 @@ class Gateway:
             "ROOKHOLD_DB": str(self.database),
             "ROOKHOLD_JOBS_ROOT": str(self.jobs_root),
             "ROOKHOLD_ATTESTATION_KEY_FILE": str(self.key_file),
+            # Tests run wherever they can, also where less than the default is free.
+            "ROOKHOLD_STORAGE_FREE_RESERVE_MB": "0",
             **self.settings,
         }
 

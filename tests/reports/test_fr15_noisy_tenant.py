@@ -30,7 +30,11 @@ LIMITS = {"wall_seconds": 60, "mem_mb": 32}
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    settings = {**SETTINGS, "ROOKHOLD_TENANT_QUEUE_CAPACITY": "512"}
+    settings = {
+        **SETTINGS,
+        "ROOKHOLD_TENANT_QUEUE_CAPACITY": "512",
+        "ROOKHOLD_STORAGE_TENANT_MB": "16384",  # 32 of them for each unfinished job
+    }
     home = tmp_path_factory.mktemp("gateway") / "home"
     gateway = Gateway(home, sandbox=NAMESPACES_DEV.name, **settings)
     keys = [f"{tenant}:{gateway.api_key}-{tenant}" for tenant in TENANTS]

@@ -33,6 +33,7 @@ class Process:
             "HOME": str(home),
             "ROOKHOLD_ADDR": "127.0.0.1:0",
             "ROOKHOLD_SANDBOX": "off",
+            "ROOKHOLD_STORAGE_FREE_RESERVE_MB": "0",  # a host of tests may have less free
             "ROOKHOLD_API_KEYS": f"acme:{KEY},other:{KEY}-other",
             **settings,
         }
