@@ -1,5 +1,6 @@
 """What the store refuses, each with a stable code."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rookhold_types.errors import RookholdError
@@ -110,6 +111,28 @@ class OpenRefusedError(StoreError):
     """The file is not a sound database of this store; it was not changed."""
 
     code: ClassVar[str] = "open_refused"
+
+
+class BackupTargetError(StoreError):
+    """A backup cannot be made under this name: it is taken, or not a place for files of ours."""
+
+    code: ClassVar[str] = "backup_target"
+
+
+class BackupUnsoundError(StoreError):
+    """A backup was made and does not verify; it was thrown away. `findings` says why."""
+
+    code: ClassVar[str] = "backup_unsound"
+
+    def __init__(self, message: str, findings: Sequence[object]) -> None:
+        super().__init__(message, findings=len(findings))
+        self.findings = findings
+
+
+class EvidenceUnreadableError(StoreError):
+    """What was given as evidence kept elsewhere is none, or does not hold in itself."""
+
+    code: ClassVar[str] = "evidence_unreadable"
 
 
 class ForeignSchemaError(OpenRefusedError):

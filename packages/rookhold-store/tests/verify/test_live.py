@@ -9,9 +9,9 @@ from time import monotonic
 import pytest
 
 from rookhold_store import FailAttestation, Store, Sweep, WaiveAttestation
+from rookhold_store.source import Source
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
 from rookhold_store.verify import Verification
-from rookhold_store.verify.source import Source
 
 SECONDS = 0.8
 
@@ -93,7 +93,7 @@ def test_no_false_alarm_over_a_long_history_that_is_removed_meanwhile(
         closing(Source(store.path, slice_seconds=0.0)) as source,
         pytest.MonkeyPatch.context() as m,
     ):
-        m.setattr("rookhold_store.verify.views.Short.due", sweep)
+        m.setattr("rookhold_store.moments.Short.due", sweep)
         assert list(Verification(source, binding=anything_binds).findings()) == []
     assert looks > 100
     assert store.read.get(None, job_id) is None

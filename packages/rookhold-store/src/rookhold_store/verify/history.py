@@ -176,7 +176,8 @@ class History:
             try:
                 self.streams[kind].add(record_bytes(told.data))
             except EventDataError:
-                self._find("data_json", "is not an output record", told.seq)
+                if told.hashed:
+                    self._find("data_json", "is not an output record", told.seq)
         elif kind == EventKind.TRUNCATED:
             self.truncated = True
         elif kind == EventKind.ARTIFACT:
@@ -192,9 +193,10 @@ class History:
             )
             self.artifacts.append({name: data[name] for name in ("path", "size_bytes", "sha256")})
         except (KeyError, TypeError, ValueError):
-            self._find("data_json", "is not an artifact", told.seq)
+            if told.hashed:
+                self._find("data_json", "is not an artifact", told.seq)
             return
-        if not right:
+        if not right and told.hashed:
             self._find("data_json", "says another size or digest than its content has", told.seq)
 
     def _find(self, column: str, problem: str, seq: int | None) -> None:

@@ -76,10 +76,12 @@ def _against_events(
         yield from _as_accepted(job, accepted)
     if hidden and finished is None:
         return  # the newest events went first
-    yield from _as_started(job, started, legacy=bool(history.legacy))
+    # An older store may have kept no history of a job, or one that says little.
+    legacy = bool(history.legacy) or (migrated and accepted is None)
+    yield from _as_started(job, started, legacy=legacy)
     if history.legacy < history.events:
         yield from _as_finished(job, finished)
-        yield from _effective(job, started, finished, legacy=bool(history.legacy))
+        yield from _effective(job, started, finished, legacy=legacy)
 
 
 def _as_accepted(job: Job, accepted: Told) -> Iterator[Complaint]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import apsw
 
     from rookhold_store.binding import BindingCheck
+    from rookhold_store.moments import View
     from rookhold_store.verify.kept import Kept
-    from rookhold_store.verify.views import View
 
 _OF_JOB = "WHERE job_id = CAST(? AS TEXT)"
 _PLACE = "SELECT rowid FROM jobs WHERE job_id = CAST(? AS TEXT)"

@@ -8,30 +8,32 @@ from typing import TYPE_CHECKING, Final
 import apsw
 from msgspec import Struct
 
-from rookhold_store import schema
-from rookhold_store.connection import ENGINE_ERRORS, WAL_BYTES_KEPT
-from rookhold_store.errors import ForeignSchemaError, OpenRefusedError, SchemaVersionError
+from rookhold_store.connection import ENGINE_ERRORS
+from rookhold_store.moments import Held
+from rookhold_store.source import Source
 from rookhold_store.verify import integrity, ledger, objects, walk
-from rookhold_store.verify.source import Source
-from rookhold_store.verify.views import Held
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
     from rookhold_store.binding import BindingCheck
+    from rookhold_store.moments import View
     from rookhold_store.verify.finding import Finding
     from rookhold_store.verify.kept import Kept
-    from rookhold_store.verify.views import View
 
+# SQLite checks the whole file at one moment. It is given up where that would let the log grow by
+# more than this, because a log cannot be emptied beyond a moment that somebody looks at.
+LOG_GROWTH_MAX: Final = 64 * 1024 * 1024
 _ATTEMPTS: Final = 3
 
 
 class Progress(Struct, frozen=True):
-    """How far a verification is: jobs done of about so many."""
+    """How far it is: so many of about so many done."""
 
     done: int
     total: int
+    doing: str = "checking"
 
 
 class Verification:
@@ -63,7 +65,7 @@ class Verification:
 
         Raises OpenRefusedError for a file that is none of this store's, or of an older version.
         """
-        self._admit()
+        self._source.require_current()
         look = self._source.at_a_moment
         try:
             yield from look(lambda view: list(objects.findings(view.db)))
@@ -79,29 +81,6 @@ class Verification:
             yield walk.unreadable(exc)
         if self._job_ids is None:
             yield from self._whole_file()
-
-    def _admit(self) -> None:
-        """Refuse what cannot be judged at all; a damaged file of ours can be."""
-        db = self._source.db
-        try:
-            if schema.is_fresh(db):
-                raise OpenRefusedError("the file holds no database yet")
-            version = schema.user_version(db)
-            ours = db.execute(
-                "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"
-                " AND name IN ('schema_migrations', 'jobs', 'events')"
-            ).get
-        except ENGINE_ERRORS:
-            return  # its pages are damaged: what is left of it is looked at as far as it goes
-        if not ours:
-            raise ForeignSchemaError("the tables are another program's")
-        if 0 < version < schema.SCHEMA_VERSION:
-            raise SchemaVersionError(
-                "the file is of an older version: let a server open and so upgrade it, then verify",
-                version=version,
-            )
-        if version > schema.SCHEMA_VERSION:
-            raise SchemaVersionError("the schema is newer than this build", version=version)
 
     def _pages(self, migrated: bool) -> Iterator[Finding]:
         look = self._source.at_a_moment
@@ -148,7 +127,7 @@ class Verification:
         """Have SQLite check all of it, unless that keeps too long a log from being emptied."""
         source = self._source
         for _ in range(_ATTEMPTS):
-            most = source.log_bytes + WAL_BYTES_KEPT
+            most = source.log_bytes + LOG_GROWTH_MAX
             try:
                 found = source.at_a_moment(
                     lambda view: list(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rookhold_store.binding import BindingCheck
+    from rookhold_store.moments import View
     from rookhold_store.verify.kept import Kept
-    from rookhold_store.verify.views import View
 
 PAGE: Final = 64
 

@@ -1,20 +1,25 @@
-"""The file under verification: opened to read, changed in nothing, whoever else writes to it."""
+"""A database file to be looked at: changed in nothing, whoever else writes to it."""
 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from rookhold_store import schema
 from rookhold_store.connection import BUSY_TIMEOUT_MS, ENGINE_ERRORS, as_ours
-from rookhold_store.errors import StorageUnavailableError
-from rookhold_store.verify.views import SLICE_SECONDS, Short
+from rookhold_store.errors import (
+    ForeignSchemaError,
+    OpenRefusedError,
+    SchemaVersionError,
+    StorageUnavailableError,
+)
+from rookhold_store.moments import SLICE_SECONDS, Short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Self, TypeVar
 
     T = TypeVar("T")
@@ -23,8 +28,14 @@ _Mark = tuple[int, int, int, int]
 _PRAGMAS: Final = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON")
 
 
+_OURS: Final = """
+SELECT count(*) FROM sqlite_schema WHERE type = 'table'
+AND name IN ('schema_migrations', 'jobs', 'events')
+"""
+
+
 class Source:
-    """A database file to be read.
+    """An open file.
 
     Without a log beside it nobody has it open, and it is read as the file that it is: no side file
     is made, so that a copy in a directory that cannot be written to is as good as any. Should
@@ -62,6 +73,30 @@ class Source:
         self.db = self._open()
         return False
 
+    def require_current(self) -> None:
+        """Refuse a file that is none of this store's, or of another version.
+
+        One whose pages are damaged passes: what is left of it can still be looked at.
+        """
+        try:
+            if schema.is_fresh(self.db):
+                raise OpenRefusedError("the file holds no database yet")
+            version = schema.user_version(self.db)
+            ours = self.db.execute(_OURS).get
+        except ENGINE_ERRORS:
+            return
+        except StorageUnavailableError:
+            return
+        if not ours:
+            raise ForeignSchemaError("the tables are another program's")
+        if 0 < version < schema.SCHEMA_VERSION:
+            raise SchemaVersionError(
+                "the file is of an older version: let a server open it, which upgrades it, first",
+                version=version,
+            )
+        if version > schema.SCHEMA_VERSION:
+            raise SchemaVersionError("the schema is newer than this build", version=version)
+
     @property
     def log_bytes(self) -> int:
         """The size of the log, which cannot be emptied beyond the moment that is looked at."""
@@ -95,10 +130,3 @@ class Source:
             db.execute(f"PRAGMA {pragma}")
         db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return db
-
-
-@contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[Source]:
-    """Lend the file, and close it."""
-    with Source(path) as source:
-        yield source
