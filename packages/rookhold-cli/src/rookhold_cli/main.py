@@ -17,6 +17,7 @@ VERBS: Final = {
     "check": "Say what this host can enforce, and why.",
     "dev": "Serve a gateway for trying things out, on this computer only.",
     "serve": "Serve a gateway, configured by ROOKHOLD_* variables.",
+    "keys": "Make and revoke the credentials of a gateway.",
     "rootfs": "Build and check the system that jobs see.",
     "jobs": "List your jobs, newest first.",
     "show": "Show everything about one job.",

@@ -1,4 +1,4 @@
-"""Why a start is refused. Messages name a variable or a rule, never a value or a path."""
+"""Why a start is refused, or a change of the credentials. Messages name a rule, never a value."""
 
 from __future__ import annotations
 
@@ -85,3 +85,52 @@ class AddressUnavailableError(StartRefusedError):
     """The listener could not be bound to the address."""
 
     code = "address_unavailable"
+
+
+class CredentialsError(RookholdError):
+    """The credentials file stays as it is; always raised as a subclass."""
+
+    code = "credentials"
+
+
+class InvalidCredentialsError(CredentialsError):
+    """The file, or what it would become, is not one that a server takes."""
+
+    code = "credentials_invalid"
+
+
+class MalformedCredentialError(CredentialsError):
+    """What is asked for breaks a rule of credentials."""
+
+    code = "credential_malformed"
+
+
+class UnusableCredentialsError(CredentialsError):
+    """The file or its pepper is missing, or cannot be read or written by this account."""
+
+    code = "credentials_unusable"
+
+
+class CredentialsBusyError(CredentialsError):
+    """Somebody else is changing the file."""
+
+    code = "credentials_busy"
+    retryable = True
+
+
+class UnknownCredentialError(CredentialsError):
+    """No credential has this key id."""
+
+    code = "credential_unknown"
+
+
+class CredentialExistsError(CredentialsError):
+    """Another credential has this key id; ids are not used again, also not after a revocation."""
+
+    code = "credential_exists"
+
+
+class CredentialEndedError(CredentialsError):
+    """It has expired or been revoked, so that there is nothing to rotate."""
+
+    code = "credential_ended"

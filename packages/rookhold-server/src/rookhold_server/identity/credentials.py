@@ -15,6 +15,8 @@ from rookhold_types.errors import InvalidJsonError
 from rookhold_types.ids import valid_identity
 from rookhold_types.wire import Wire, decode_strict
 
+FILE: Final = "ROOKHOLD_CREDENTIALS_FILE"
+PEPPER: Final = "ROOKHOLD_CREDENTIAL_PEPPER_FILE"
 FILE_BYTES_MAX: Final = 1024 * 1024
 ENTRIES_MAX: Final = 10_000
 PEPPER_FILE_BYTES_MAX: Final = 4096
@@ -70,7 +72,7 @@ def parse_credentials(data: bytes) -> tuple[Credential, ...]:
         raise CredentialsFileError(f"is no credentials file: {exc}") from None
     seen: set[str] = set()
     for number, entry in enumerate(entries, 1):
-        if (broken := _broken_rule(entry)) is not None:
+        if (broken := broken_rule(entry)) is not None:
             raise CredentialsFileError(f"entry {number}: {broken}")
         if entry.key_id in seen:
             raise CredentialsFileError(f"entry {number}: its key_id is taken by another")
@@ -79,9 +81,9 @@ def parse_credentials(data: bytes) -> tuple[Credential, ...]:
 
 
 def encode_credentials(entries: tuple[Credential, ...]) -> bytes:
-    """Return the file that says this, for people to read as well."""
-    whole = CredentialsFile(version=1, credentials=entries)
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+    """Return the file that says this, one entry on a line."""
+    lines = b",\n".join(msgspec.json.encode(entry) for entry in entries)
+    return b'{"version": 1, "credentials": [\n' + lines + b"\n]}\n"
 
 
 def parse_pepper(data: bytes) -> Pepper:
@@ -95,7 +97,8 @@ def parse_pepper(data: bytes) -> Pepper:
     return Pepper(bytes.fromhex(text))
 
 
-def _broken_rule(entry: Credential) -> str | None:
+def broken_rule(entry: Credential) -> str | None:
+    """Return the rule that an entry of the right types breaks all the same."""
     if KEY_ID.fullmatch(entry.key_id) is None:
         return "key_id must be 1 to 64 of A-Z, a-z, 0-9 and -"
     if not valid_identity(entry.tenant_id):

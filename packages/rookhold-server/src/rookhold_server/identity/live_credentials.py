@@ -11,7 +11,9 @@ import anyio
 from rookhold_server.errands import Errands
 from rookhold_server.errors import InvalidSettingError, UnsafeSettingError
 from rookhold_server.identity.credentials import (
+    FILE,
     FILE_BYTES_MAX,
+    PEPPER,
     PEPPER_FILE_BYTES_MAX,
     CredentialSet,
     CredentialsFileError,
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FILE: Final = "ROOKHOLD_CREDENTIALS_FILE"
-PEPPER: Final = "ROOKHOLD_CREDENTIAL_PEPPER_FILE"
 CHANGED: Final = "credentials_changed"  # how the log calls a new set
 KEPT: Final = "credentials_kept"  # and a file that was not taken
 LOOK_SECONDS: Final = 1.0

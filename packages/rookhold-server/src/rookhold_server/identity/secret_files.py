@@ -51,7 +51,7 @@ def read_secret_file(path: Path, *, bytes_max: int, strict: bool) -> tuple[bytes
     nobody else may read. Raises a SecretFileError.
     """
     if strict:
-        _check_way(path)
+        _check_way(path, os.geteuid())
     try:
         descriptor = os.open(path, _FLAGS)
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ def read_secret_file(path: Path, *, bytes_max: int, strict: bool) -> tuple[bytes
         raise UnreadableSecretFileError("cannot be read") from None
     try:
         found = os.fstat(descriptor)
-        _check_file(found, strict=strict)
+        _check_file(found, os.geteuid() if strict else None)
         data = _read(descriptor, bytes_max)
     except OSError:
         raise UnreadableSecretFileError("cannot be read") from None
@@ -80,18 +80,31 @@ def _is_link(path: Path) -> bool:
         return False
 
 
-def _check_file(found: os.stat_result, *, strict: bool) -> None:
+def check_for(path: Path, uid: int) -> None:
+    """Judge a file as a server in production judges it that runs as the account `uid`."""
+    _check_way(path, uid)
+    try:
+        found = path.lstat()
+    except (OSError, ValueError):
+        raise UnreadableSecretFileError("cannot be read") from None
+    _check_file(found, uid)
+    if found.st_uid != uid and uid != 0:
+        raise UnreadableSecretFileError("cannot be read by the account of the server")
+
+
+def _check_file(found: os.stat_result, uid: int | None) -> None:
+    """With a `uid` also judge who may read it."""
     if not stat.S_ISREG(found.st_mode):
         raise UnsafeSecretFileError("must be a regular file")
-    if not strict:
+    if uid is None:
         return
-    if found.st_uid not in {0, os.geteuid()}:
+    if found.st_uid not in {0, uid}:
         raise UnsafeSecretFileError("must belong to root or to the account of the server")
     if found.st_mode & 0o077:
         raise UnsafeSecretFileError("must be closed to group and others (mode 0600)")
 
 
-def _check_way(path: Path) -> None:
+def _check_way(path: Path, uid: int) -> None:
     """Judge every directory above: whoever may change one could put another file in the place."""
     if not path.is_absolute() or ".." in path.parts:
         raise UnsafeSecretFileError("must be an absolute path without ..")
@@ -102,7 +115,7 @@ def _check_way(path: Path) -> None:
             raise UnreadableSecretFileError("cannot be read") from None
         if not stat.S_ISDIR(found.st_mode):
             raise UnsafeSecretFileError("must have nothing but real directories above it")
-        if found.st_uid not in {0, os.geteuid()}:
+        if found.st_uid not in {0, uid}:
             raise UnsafeSecretFileError("is below a directory of another account")
         if found.st_mode & 0o022:
             raise UnsafeSecretFileError("is below a directory that group or others may write to")
