@@ -307,7 +307,8 @@ def test_a_wrong_method_is_405_with_the_right_ones(gateway: Any, path: str) -> N
     answer = gateway.call("PATCH", path.replace("{job_id}", "x"), key=None)
     assert (answer.status, answer.code) == (405, "method_not_allowed")
     allowed = set(re.split(", ", answer.header("allow") or ""))
-    assert allowed == set(ROUTES[path]) | ({"HEAD"} if "GET" in ROUTES[path] else set())
+    got = ROUTES[path].get("GET")
+    assert allowed == set(ROUTES[path]) | ({"HEAD"} if got and got.has_head else set())
 
 
 @pytest.mark.parametrize("job_id", ["theirs", "0", "%00", "..", "x" * 300, "%F0%9F%98%80", "'--"])
