@@ -18,6 +18,7 @@ VERBS: Final = {
     "dev": "Serve a gateway for trying things out, on this computer only.",
     "serve": "Serve a gateway, configured by ROOKHOLD_* variables.",
     "keys": "Make and revoke the credentials of a gateway.",
+    "db": "Verify, back up and count a gateway's database.",
     "rootfs": "Build and check the system that jobs see.",
     "jobs": "List your jobs, newest first.",
     "show": "Show everything about one job.",

@@ -141,6 +141,22 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     return settings
 
 
+def read_database(environ: Mapping[str, str]) -> Path:
+    """Return where a server with these variables has its database; nothing else is looked at."""
+    given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    value = _Parsed(given)
+    if "ROOKHOLD_DB" not in given and not value("ROOKHOLD_ENV", False):
+        return (_state_directory(environ, given) or _PRODUCTION_STATE) / "rookhold.db"
+    database: Path = value("ROOKHOLD_DB", _PRODUCTION_STATE / "rookhold.db")
+    return database
+
+
+def read_quotas(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return the overall and the tenant's storage quota in MiB, as far as they are set."""
+    value = _Parsed({name: text for name, text in environ.items() if text})
+    return value("ROOKHOLD_STORAGE_GLOBAL_MB", None), value("ROOKHOLD_STORAGE_TENANT_MB", None)
+
+
 class _Parsed:
     """The parsed value of a variable, or the default where it is unset or empty."""
 
