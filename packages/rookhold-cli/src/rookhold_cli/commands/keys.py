@@ -248,10 +248,10 @@ def _keeper(
         raise UsageError(f"name the credentials file: --file, or {_FILE}")
     if makes_tokens and pepper_file is None:
         raise UsageError(f"name the pepper file: --pepper-file, or {_PEPPER}")
-    return module.Keeper(file, pepper_file, owner=_owner(module, owner))
+    return module.Keeper(file, pepper_file, owner=_owner(owner))
 
 
-def _owner(module: Any, named: str | None) -> Any:
+def _owner(named: str | None) -> Any:
     """As root new files are the account's that serves, or they could not be read there."""
     if named is None and os.geteuid() == 0:
         named = os.environ.get(_USER) or None
@@ -263,7 +263,8 @@ def _owner(module: Any, named: str | None) -> Any:
         account = accounts.find(named)
     except errors.SettingError as exc:
         raise UsageError(f"--owner: {exc}") from exc
-    return module.Owner(account.uid, account.gid)
+    files = load("rookhold_server.identity.private_files", what=_WHAT, extra="server")
+    return files.Owner(account.uid, account.gid)
 
 
 def _tell_new(made: Any, *, as_json: bool, replaced: dict[str, Any] | None = None) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import secrets
-import stat
-import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from rookhold_server.errors import (
     CredentialEndedError,
     CredentialExistsError,
-    CredentialsBusyError,
     InvalidCredentialsError,
     MalformedCredentialError,
     UnknownCredentialError,
@@ -33,26 +27,14 @@ from rookhold_server.identity.credentials import (
     parse_credentials,
     parse_pepper,
 )
+from rookhold_server.identity.private_files import Owner, locked, write_anew, write_first
 from rookhold_server.identity.secret_files import SecretFileError, check_for, read_secret_file
 from rookhold_server.identity.structured import Pepper, new_key_id, new_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from rookhold_server.identity.scopes import Scope
-
-_LOCK_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 0.05
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_MODE: Final = 0o600
-
-
-class Owner(NamedTuple):
-    """Who a file that is made new belongs to."""
-
-    uid: int
-    gid: int
 
 
 class Made(NamedTuple):
@@ -95,7 +77,7 @@ class Keeper:
 
         Raises a CredentialsError.
         """
-        with self._lock():
+        with locked(self._file, owner=self._owner):
             entries = self._entries(missing_is_empty=True)
             pepper = self._pepper(may_be_made=not entries)
             made = _make(
@@ -113,7 +95,7 @@ class Keeper:
 
     def revoke(self, key_id: str, *, at_ms: int) -> Credential:
         """End its authority then; a revocation that comes earlier already stays."""
-        with self._lock():
+        with locked(self._file, owner=self._owner):
             entries = self._entries(missing_is_empty=False)
             ended = _ended(_find(entries, key_id), at_ms)
             self._write(tuple(ended if entry.key_id == key_id else entry for entry in entries))
@@ -132,7 +114,7 @@ class Keeper:
 
         Without a lifetime of its own it lives as long as the old one was to live.
         """
-        with self._lock():
+        with locked(self._file, owner=self._owner):
             entries = self._entries(missing_is_empty=False)
             old = _find(entries, key_id)
             if not old.is_alive(now_ms):
@@ -186,7 +168,7 @@ class Keeper:
             raise UnusableCredentialsError("a pepper file is needed to make a token")
         if may_be_made and not os.path.lexists(file):
             pepper = Pepper.new()
-            self._put(file, f"{pepper.hex()}\n".encode(), into=_place_new)
+            write_first(file, f"{pepper.hex()}\n".encode(), owner=self._owner)
             return pepper
         try:
             data, _ = read_secret_file(file, bytes_max=PEPPER_FILE_BYTES_MAX, strict=False)
@@ -203,55 +185,7 @@ class Keeper:
             parse_credentials(data)  # whatever we were told, a server must take what we write
         except CredentialsFileError as exc:
             raise InvalidCredentialsError(f"the credentials file would not do: it {exc}") from None
-        self._put(self._file, data, into=_place)
-
-    def _put(self, file: Path, data: bytes, *, into: Callable[[int, str, str], None]) -> None:
-        """Have the content in its place at once and as a whole, durably."""
-        with _folder(file) as folder:
-            owner = self._owner_of(file.name, folder)
-            name = f".{file.name}.{secrets.token_hex(8)}"
-            descriptor = os.open(name, _CREATE, _MODE, dir_fd=folder)
-            try:
-                with os.fdopen(descriptor, "wb") as new:
-                    _give(new.fileno(), owner)
-                    os.fchmod(new.fileno(), _MODE)
-                    new.write(data)
-                    new.flush()
-                    os.fsync(new.fileno())
-                into(folder, name, file.name)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=folder)
-            os.fsync(folder)
-
-    def _owner_of(self, name: str, folder: int) -> Owner | None:
-        """A file that is there keeps its owner; it is no link, as it has just been read."""
-        try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return self._owner
-        return Owner(found.st_uid, found.st_gid)
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Keep others from changing it; the file beside it stays for the next time."""
-        with _folder(self._file) as folder:
-            name = f".{self._file.name}.lock"
-            descriptor = self._open_lock(name, folder)
-            try:
-                _wait_for(descriptor)
-                yield
-            finally:
-                os.close(descriptor)
-
-    def _open_lock(self, name: str, folder: int) -> int:
-        try:
-            descriptor = os.open(name, _CREATE, _MODE, dir_fd=folder)
-        except FileExistsError:
-            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            return os.open(name, flags, dir_fd=folder)
-        _give(descriptor, self._owner_of(self._file.name, folder))
-        return descriptor
+        write_anew(self._file, data, owner=self._owner)
 
 
 def _make(
@@ -296,47 +230,3 @@ def _ended(entry: Credential, at_ms: int) -> Credential:
     if entry.revoked_at_ms is not None and entry.revoked_at_ms <= at_ms:
         return entry
     return replace(entry, revoked_at_ms=at_ms)
-
-
-@contextlib.contextmanager
-def _folder(file: Path) -> Iterator[int]:
-    """Yield the directory's descriptor; what goes wrong with a file in it is told as ours."""
-    try:
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            yield folder
-        finally:
-            os.close(folder)
-    except OSError as exc:
-        why = os.strerror(exc.errno or 0)  # the exception's own text repeats the path
-        raise UnusableCredentialsError(f"the file cannot be used ({why})") from None
-
-
-def _place(folder: int, name: str, final: str) -> None:
-    os.replace(name, final, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _place_new(folder: int, name: str, final: str) -> None:
-    """Never in the place of another: a pepper that is lost takes every credential with it."""
-    os.link(name, final, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _give(descriptor: int, owner: Owner | None) -> None:
-    found = os.fstat(descriptor)
-    if owner is not None and owner != (found.st_uid, found.st_gid):
-        os.fchown(descriptor, *owner)
-
-
-def _wait_for(descriptor: int) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise UnusableCredentialsError("the lock beside the credentials file is no regular file")
-    end = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                raise CredentialsBusyError("somebody else is changing the file") from None
-            time.sleep(_LOOK_SECONDS)
-        else:
-            return
