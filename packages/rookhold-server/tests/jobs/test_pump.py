@@ -12,6 +12,7 @@ from rookhold_store import (
     Append,
     Finalise,
     Start,
+    StorageFullError,
     StorageUnavailableError,
     TenantQuotaError,
 )
@@ -177,6 +178,7 @@ async def test_a_store_that_never_answers_again_does_not_keep_the_job_for_ever(m
     await run_to_its_end(pump, replay([record("lost")]))
     assert log.events == []
     assert not pump.complete
+    assert [kind for kind, _ in pump.marks_owed().values()] == ["truncated"]
 
 
 async def test_the_executors_own_cut_is_written_once_with_the_compiled_limits():
@@ -291,6 +293,49 @@ async def test_the_receipt_hashes_only_what_is_stored_after_a_failed_commit(
     assert output["stdout_sha256"] == hashlib.sha256(stored).hexdigest()
     assert output["stdout_bytes_seen"] == len(whole)
     assert output["truncated"] is True
+
+
+class FullDisk(Unlucky):
+    """Takes no event; takes an ending once it is told that there is room."""
+
+    def __init__(self, store):
+        super().__init__(store, nth=0, committed=False)
+        self.full = True
+
+    def submit(self, op):
+        if not isinstance(op, Append) and not (isinstance(op, Finalise) and self.full):
+            return self._store.submit(op)
+        from concurrent.futures import Future
+
+        self.full = self.full and not isinstance(op, Finalise)
+        failed = Future()
+        failed.set_exception(StorageFullError("no room"))
+        return failed
+
+
+async def test_a_cut_that_could_not_be_marked_in_time_is_marked_by_the_ending(
+    kit, submit, finished, monkeypatch, caplog
+):
+    monkeypatch.setattr("rookhold_server.jobs.pump.recovery_retry", lambda: iter([0.001] * 99))
+
+    async def script(run):
+        await run.print("".join(f"line {n}\n" for n in range(900)))
+        await run.print("error\n", "stderr")
+        run.end()
+
+    kit.executor.script = script
+    engine = kit.engine(store=FullDisk(kit.store))
+    async with kit.running(engine):
+        submitted = await submit(engine)
+        detail = await finished(engine, submitted.job_id)
+        result = await engine.result(TENANT, submitted.job_id)
+    kinds = ["accepted", "started", "truncated", "truncated", "finished"]
+    assert kit.kinds(submitted.job_id) == kinds
+    assert (detail.status, result.stdout, result.truncated) == ("succeeded", "", True)
+    assert detail.receipt["evidence_complete"] is False
+    assert detail.receipt["output"]["truncated"] is True
+    lost = [r for r in caplog.records if "a batch of events failed" in r.message]
+    assert len([r for r in lost if r.levelname == "WARNING"]) == 1
 
 
 async def _hello(run):

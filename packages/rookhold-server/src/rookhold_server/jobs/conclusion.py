@@ -40,7 +40,7 @@ async def conclude(
     """Store what is still to be said about a run, then say how it ended.
 
     A failed commit leaves doubt about what is stored; `history` then settles it. What the pump
-    holds back goes into the outcome, as if it were stored.
+    holds back, or owes, goes into the outcome, as if it were stored.
     """
     report = execution.report
     if report is None:
@@ -58,11 +58,18 @@ async def conclude(
         await _check_isolation(spec, report, pump, ending)
     if pump.source_failed or pump.broken:
         ending.error(KilledBy.EVENT_PUMP_FAILED if pump.broken else KilledBy.EVENT_PRODUCER_STOPPED)
-    retained, held_back = pump.closing()
+    retained, last_events = pump.closing()
+    owed = pump.marks_owed()
     if pump.in_doubt:
         events = await history()
         retained = Retained.from_history(events)
         artifacts = [event.data for event in events if event.kind == EventKind.ARTIFACT]
+        for event in events:
+            if event.kind == EventKind.TRUNCATED:
+                owed.pop(event.data["stream"], None)
+    if owed:
+        retained = retained.copy()
+        retained.truncated = True
     receipt = await away(
         lambda: executed(
             spec,
@@ -80,7 +87,7 @@ async def conclude(
         exit_code=ending.exit_code,
         duration_ms=0 if report is None else report.wall_time_ms,
         receipt=receipt,
-        events=held_back,
+        events=(*last_events, *owed.values()),
         effective_spec=effective_stored_spec(
             spec,
             limits=provenance.effective_limits,

@@ -88,6 +88,15 @@ class EventPump:
             _count(event, retained)
         return retained, [_draft(event) for event in self._tail]
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether there are events that only the ending, or a flush, will store."""
+        return bool(self._tail)
+
+    def marks_owed(self) -> dict[str, Draft]:
+        """For each stream that was cut and whose mark could not be stored: that mark."""
+        return {stream: _truncated(stream) for stream in self._owed()}
+
     async def flush(self) -> None:
         """Store by themselves the events that were held back."""
         tail, self._tail = self._tail, []
@@ -106,7 +115,9 @@ class EventPump:
         try:
             events = await self._append(drafts)
         except Exception as error:  # noqa: BLE001 - whatever failed, the batch is lost
-            log.warning("a batch of events failed to commit (%s)", named(error))
+            # Once: with a full disk, every batch of a long job.
+            level = logging.WARNING if self.complete else logging.DEBUG
+            log.log(level, "a batch of events failed to commit (%s)", named(error))
             self.complete = False
             if not isinstance(error, QuotaError):  # which says that nothing of it is stored
                 self.in_doubt = True
@@ -179,7 +190,7 @@ class EventPump:
             _count(event, self.retained)
 
     async def _settle(self) -> None:
-        """Write the `truncated` events still owed; gives up in the end, `complete` is false."""
+        """Write the `truncated` events still owed; in the end it leaves them to the ending."""
         waits = recovery_retry()
         for _ in range(SETTLE_ATTEMPTS):
             owed = self._owed()

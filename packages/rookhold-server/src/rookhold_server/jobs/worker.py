@@ -218,7 +218,7 @@ class _Road:
                 history=self._history,
                 large=self._large,
             )
-            if not outcome.events:
+            if not pump.holds_back:
                 await self._finish(outcome)
                 return
             if await self._finish(outcome, at_once=True):
