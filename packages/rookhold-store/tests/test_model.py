@@ -1,215 +1,197 @@
-"""Random sequences of operations against a model that is simple enough to be believed."""
+"""Random operations, crashes between them, against a model that is simple enough to be believed."""
 
+import random
 import shutil
+import struct
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
-
-from rookhold_store import (
-    Accepted,
-    CancelQueued,
-    DeferAttestation,
-    FailAttestation,
-    IdempotencyConflictError,
-    JobEndedError,
-    JobNotFoundError,
-    PersistOutcome,
-    RecoverRunning,
-    Replayed,
-    RetryAttestations,
-    Store,
-    WaiveAttestation,
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
 )
+
+from rookhold_store import Append, RetryAttestations, StorageLimits, Store, StoreError, Sweep
 from rookhold_store.accounting import findings
-from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
-from rookhold_types.events import check_chain
-from rookhold_types.jobs import JobSpec
-from rookhold_types.states import TERMINAL, JobStatus
+from rookhold_store.operations import Operation
+from rookhold_store.testing import anything_binds, tampering_connection
+from rookhold_store.testing_model import MIB, Model, told
+from rookhold_store.testing_traffic import Traffic, signed
 
-SPECS = [JobSpec(language="python", code="1"), JobSpec(language="bash", code="é")]
-TENANTS = st.sampled_from(["acme", "globex"])
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+MEMORY = Path("/dev/shm")
+# Room for two unfinished jobs of one tenant and three of all, and some that wait for a signature.
+TIGHT = StorageLimits(global_bytes=125 * MIB, tenant_bytes=90 * MIB)
 
 
-class Model:
-    """What should be true of one job."""
+class Log:
+    """Where the write-ahead log ends, by what SQLite itself keeps beside it."""
 
-    def __init__(self, tenant: str) -> None:
-        self.tenant = tenant
-        self.status: str = "queued"
-        self.kinds = ["accepted"]
-        self.signing = "none"  # none, pending, failed, waived, signed
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._index = Path(f"{path}-shm")
+        self._log = Path(f"{path}-wal")
 
-    @property
-    def terminal(self) -> bool:
-        return self.status in TERMINAL
+    def frames(self) -> tuple[int, int]:
+        """Return how many frames are committed, and how many of them are in the file already."""
+        index = self._index.read_bytes()[:100]
+        return struct.unpack_from("=I", index, 16)[0], struct.unpack_from("=I", index, 96)[0]
 
-    def end(self, status: str) -> None:
-        self.status = status
-        self.kinds.append("finished")
-        self.signing = "pending"
+    def end(self, frames: int) -> int:
+        if not frames:
+            return 0
+        (page,) = struct.unpack_from(">I", self._log.read_bytes()[:32], 8)
+        return 32 + frames * (24 + int(page))
+
+    def copy_cut(self, directory: Path, at: int, *, garbled: bool) -> None:
+        """Copy the database as a power cut leaves it: of the log, all before `at` is on the disk.
+
+        What is behind it is lost, or it was written in part and in the wrong order.
+        """
+        shutil.copyfile(self.path, directory / self.path.name)
+        log = bytearray(self._log.read_bytes())
+        if garbled:
+            log[at:] = bytes(byte ^ 0xFF for byte in log[at:])
+        else:
+            del log[at:]
+        (directory / self._log.name).write_bytes(log)
+
+
+class Hold:
+    """Work that keeps the writer until everything that shall share a commit is there."""
+
+    size = 0
+
+    def __init__(self) -> None:
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def run(self, db: apsw.Connection) -> None:
+        self.entered.set()
+        assert self.open.wait(60)
 
 
 class StoreMachine(RuleBasedStateMachine):
-    ids: Bundle[str] = Bundle("ids")
-
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp(prefix="rookhold-model-"))
-        self.clock = TickingClock()
-        self.model: dict[str, Model] = {}
-        self.keys: dict[tuple[str, str], tuple[int, str]] = {}
+        home = MEMORY if MEMORY.is_dir() else None
+        self.home = Path(tempfile.mkdtemp(prefix="rookhold-model-", dir=home))
+        self.lives = 0
+        self.directory = self.home / "0"
+        self.store: Store | None = None
+        self.long = False
+
+    @initialize(seed=st.integers(0, 2**32), tight=st.booleans())
+    def begin(self, seed: int, tight: bool) -> None:
+        self.traffic = Traffic(random.Random(seed))
+        self.limits = TIGHT if tight else None
+        self.model = Model(self.limits)
         self.open()
 
     def open(self) -> None:
         self.store = Store.open(
-            self.directory / "state" / "jobs.db", binding=anything_binds, clock=self.clock
+            self.directory / "jobs.db",
+            binding=anything_binds,
+            clock=lambda: self.traffic.now_ms,
+            limits=self.limits,
         )
-        self.jobs = Jobs(self.store)
+        self.log = Log(self.store.path)
 
     def teardown(self) -> None:
-        self.store.close()
-        shutil.rmtree(self.directory)
+        if self.store is not None:
+            self.store.close()
+        shutil.rmtree(self.home)
 
-    @rule(
-        target=ids,
-        tenant=TENANTS,
-        key=st.sampled_from([None, "k1", "k2"]),
-        spec=st.integers(0, 1),
-    )
-    def accept(self, tenant: str, key: str | None, spec: int) -> Any:
-        op = self.jobs.acceptance(tenant=tenant, key=key, spec=SPECS[spec])
-        known = None if key is None else self.keys.get((tenant, key))
-        if known is not None:
-            if known[0] == spec:
-                assert self.store.call(op) == Replayed(job_id=known[1])
-            else:
-                with pytest.raises(IdempotencyConflictError):
-                    self.store.call(op)
-            return multiple()
-        assert isinstance(self.store.call(op), Accepted)
-        self.model[op.job_id] = Model(tenant)
-        if key is not None:
-            self.keys[tenant, key] = (spec, op.job_id)
-        return op.job_id
+    def make(self, kind: type[Operation[Any]] | None = None) -> Operation[Any]:
+        return signed(self.traffic.operation(list(self.model.jobs), kind), self.store)
 
-    @rule(job_id=ids)
-    def start(self, job_id: str) -> None:
-        job = self.model[job_id]
-        assert (self.jobs.start(job_id) is not None) == (job.status == "queued")
-        if job.status == "queued":
-            job.status = "running"
-            job.kinds.append("started")
+    def do(self, op: Operation[Any]) -> None:
+        try:
+            answer: Any = self.store.call(op)
+        except StoreError as error:
+            answer = error
+        assert told(answer) == self.model.apply(op, answer), op
 
-    @rule(job_id=ids, lines=st.lists(TEXTS, max_size=4))
-    def append(self, job_id: str, lines: list[str]) -> None:
-        job = self.model[job_id]
-        if job.terminal and lines:
-            with pytest.raises(JobEndedError):
-                self.jobs.append(job_id, *lines)
-        else:
-            assert len(self.jobs.append(job_id, *lines)) == len(lines)
-            job.kinds += ["stdout"] * len(lines)
+    @rule(times=st.integers(1, 6))
+    def operate(self, times: int) -> None:
+        for _ in range(times):
+            self.do(self.make())
 
-    @rule(lines=st.lists(TEXTS, min_size=1, max_size=2))
-    def append_to_nobody(self, lines: list[str]) -> None:
-        with pytest.raises(JobNotFoundError):
-            self.jobs.append("nobody", *lines)
+    @rule(hours=st.sampled_from([-1, 1]))
+    def set_the_clock(self, hours: int) -> None:
+        self.traffic.now_ms += hours * 3_600_000
 
-    @rule(
-        job_id=ids,
-        status=st.sampled_from(sorted(TERMINAL)),
-        spec=st.sampled_from([None, {"a": 1}]),
-        text=TEXTS,
-    )
-    def finalise(self, job_id: str, status: JobStatus, spec: Any, text: str) -> None:
-        job = self.model[job_id]
-        answer = self.jobs.finalise(
-            job_id, status=status, receipt={"note": text}, effective_spec=spec
-        )
-        assert (answer is None) == job.terminal
-        if answer is not None:
-            job.end(status)
+    @rule(age_ms=st.sampled_from([0, 100]))
+    def sweep(self, age_ms: int) -> None:
+        self.do(Sweep(now_ms=self.traffic.now_ms, age_ms=age_ms))
 
-    @rule(job_id=ids, tenant=TENANTS)
-    def cancel(self, job_id: str, tenant: str) -> None:
-        job = self.model[job_id]
-        answer = self.store.call(CancelQueued(tenant=tenant, job_id=job_id, now_ms=self.clock()))
-        assert (answer is not None) == (job.status == "queued" and job.tenant == tenant)
-        if answer is not None:
-            job.end("cancelled")
-
-    @rule(job_id=ids)
-    def recover(self, job_id: str) -> None:
-        job = self.model[job_id]
-        answer = self.store.call(RecoverRunning(job_id=job_id, now_ms=self.clock()))
-        assert (answer is not None) == (job.status == "running")
-        if answer is not None:
-            job.end("error")
-
-    @rule(job_id=ids)
-    def sign(self, job_id: str) -> None:
-        job = self.model[job_id]
-        if job.terminal:
-            wanted = PersistOutcome.EXISTING if job.signing == "signed" else PersistOutcome.CREATED
-            assert self.store.call(self.jobs.attestation(job_id)) is wanted
-            job.signing = "signed"
-
-    @rule(job_id=ids)
-    def give_up(self, job_id: str) -> None:
-        job = self.model[job_id]
-        op = FailAttestation(job_id=job_id, code="too_large", now_ms=self.clock(), profile="1")
-        assert self.store.call(op) is (job.signing == "pending")
-        if job.signing == "pending":
-            job.signing = "failed"
-
-    @rule(job_id=ids)
-    def waive(self, job_id: str) -> None:
-        job = self.model[job_id]
-        assert self.store.call(WaiveAttestation(job_id=job_id)) is (job.signing == "pending")
-        if job.signing == "pending":
-            job.signing = "waived"
-
-    @rule(job_id=ids)
-    def defer(self, job_id: str) -> None:
-        op = DeferAttestation(job_id=job_id, now_ms=self.clock(), delay_ms=100)
-        assert self.store.call(op) is (self.model[job_id].signing == "pending")
-
-    @rule()
-    def retry(self) -> None:
-        failed = {i for i, job in self.model.items() if job.signing == "failed"}
-        retried = self.store.call(RetryAttestations(job_ids=None, now_ms=self.clock()))
-        assert set(retried) == failed
-        for job_id in failed:
-            self.model[job_id].signing = "pending"
+    @rule(events=st.sampled_from([4094, 4200]))
+    def write_a_long_history(self, events: int) -> None:
+        """Once, for it takes long: more than one pass of a sweep takes away."""
+        running = [i for i, job in self.model.jobs.items() if not job.over]
+        if not running or self.long:
+            return
+        self.long = True
+        while events:
+            batch = [("stdout", {"line": text, "eol": True}) for text in ("",) * min(events, 256)]
+            self.do(Append(job_id=running[0], events=batch, now_ms=self.traffic.now_ms))
+            events -= len(batch)
 
     @rule()
     def reopen(self) -> None:
         self.store.close()
+        self.model.reopen()
         self.open()
-        for job in self.model.values():
-            if job.signing == "waived":
-                job.signing = "pending"
+
+    @rule(together=st.integers(1, 5), where=st.floats(0, 1), garbled=st.booleans())
+    def cut_the_power(self, together: int, where: float, garbled: bool) -> None:
+        """Lose the power while a commit of several operations is being written.
+
+        Either all of them are there afterwards or none is, and everything before is.
+        """
+        before, done = self.model.copy(), self.log.frames()
+        self.share_a_commit(together)
+        end, in_file = self.log.frames()
+        start = self.log.end(done[0]) if end > done[0] else 0
+        last = self.log.end(end)
+        at = start + round(where * (last - start))
+        if end == done[0] or in_file > done[0]:
+            at = last  # nothing was written; or a checkpoint has synced it, as a commit does
+        self.lives += 1
+        self.directory = self.home / str(self.lives)
+        self.directory.mkdir(mode=0o700)
+        self.log.copy_cut(self.directory, at, garbled=garbled)
+        self.store.close()
+        if at < last:
+            self.model = before
+        self.model.reopen()
+        self.open()
+
+    def share_a_commit(self, operations: int) -> None:
+        hold = Hold()
+        held = self.store._writer.submit(hold)
+        assert hold.entered.wait(60)
+        kinds = [self.traffic.kind() for _ in range(operations)]
+        made = [self.make(RetryAttestations if kind is Sweep else kind) for kind in kinds]
+        futures = [self.store.submit(op) for op in made]
+        hold.open.set()
+        held.result(60)
+        for op, future in zip(made, futures, strict=True):
+            answer = future.exception(60) or future.result()
+            assert told(answer) == self.model.apply(op, answer), op
 
     @invariant()
     def the_store_agrees(self) -> None:
-        read = self.store.read
-        for tenant in ("acme", "globex"):
-            mine = {i: job.status for i, job in self.model.items() if job.tenant == tenant}
-            assert {row.job_id: row.status for row in read.list_jobs(tenant, 501)} == mine
-        for job_id, job in self.model.items():
-            events = read.events_after(job_id, 0, 5000)
-            assert [event.kind for event in events] == job.kinds
-            assert check_chain(job_id, events).complete
-            outbox = read.outbox(job_id)
-            state = "none" if outbox is None else "failed" if outbox.failed else "pending"
-            assert state == (job.signing if job.signing in ("pending", "failed") else "none")
-            assert (read.attestation(job.tenant, job_id) is not None) == (job.signing == "signed")
+        if self.store is None:
+            return
+        assert self.model.differences(self.store) == []
         db = tampering_connection(self.store.path)
         try:
             assert findings(db) == []
@@ -217,10 +199,46 @@ class StoreMachine(RuleBasedStateMachine):
             db.close()
 
 
-TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(
-    max_examples=30,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+def run(examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        StoreMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_any_operations_and_crashes_leave_what_a_simple_model_says() -> None:
+    run(examples=15, steps=12)
+
+
+@pytest.mark.soak
+def test_very_many_operations_and_crashes_leave_what_a_simple_model_says() -> None:
+    run(examples=1000, steps=40)
+
+
+def test_the_model_is_tried_on_every_operation_and_every_answer() -> None:
+    """Otherwise the test above could pass without having seen the half of it."""
+    dice = random.Random(5)
+    traffic, model = Traffic(dice), Model(TIGHT)
+    seen: set[Any] = set()
+    for _ in range(4000):
+        op = traffic.operation(list(model.jobs))
+        answer = model.apply(op)
+        reason = answer[1] if answer[0] == "refused" else answer[0]
+        seen.add((type(op).__name__, reason))
+    assert {kind for kind, _ in seen} == {
+        *("Accept", "Start", "Append", "Finalise", "CancelQueued", "RecoverRunning", "Sweep"),
+        *("PersistAttestation", "DeferAttestation", "WaiveAttestation", "FailAttestation"),
+        *("RetryAttestations",),
+    }
+    for reason in (
+        *("Accepted", "Replayed", "idempotency_key_reused", "tenant_storage_quota"),
+        *("storage_capacity", "Started", "Finalised", "events", "job_not_found", "job_ended"),
+        *("created", "existing", "attestation_immutable", "stale_receipt", "retried"),
+        *(True, False, None, "Swept"),
+    ):
+        assert any(reason == told_one for _, told_one in seen), reason
