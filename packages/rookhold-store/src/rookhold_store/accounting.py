@@ -25,7 +25,7 @@ VALUES (?, ?, ?, ?, ?)
 # Growth eats the reserve down to its floor; what is beyond makes the charge itself grow.
 _GROW: Final = f"""
 UPDATE job_storage_usage SET retained_bytes = retained_bytes + ?1,
-  reserved_bytes = max({RESERVE_PENDING}, reserved_bytes - ?1) WHERE job_id = ?2
+  reserved_bytes = max({RESERVE_PENDING}, reserved_bytes - max(0, ?1)) WHERE job_id = ?2
 """
 _SETTLE: Final = """
 UPDATE job_storage_usage SET retained_bytes = retained_bytes + ?, reserved_bytes = ?

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 # A spec may fill megabytes; SQLite picks the one member out without handing the whole to Python.
 _QUEUED: Final = f"""
 SELECT CASE json_type(j.spec_json, '$.requirements') WHEN 'object'
-  THEN json_extract(j.spec_json, '$.requirements') END, {chain.HEAD_COLUMNS}
+  THEN json_extract(j.spec_json, '$.requirements') END,
+  coalesce(octet_length(j.effective_spec_json), 0), {chain.HEAD_COLUMNS}
 FROM jobs j {chain.HEAD_JOIN} WHERE j.job_id = ? AND j.status = 'queued'
 """
 _START: Final = """
@@ -55,7 +56,7 @@ class PreparedStart:
         row = db.execute(_QUEUED, (op.job_id,)).get
         if row is None:
             return None
-        requirements, *head = row
+        requirements, replaced, *head = row  # an older store may have left a spec in force
         text = canonical(placeholder_spec(_requirements(requirements)))
         started = chain.draft(
             EventKind.STARTED.value,
@@ -67,7 +68,7 @@ class PreparedStart:
         linked = chain.link(op.job_id, chain.head(*head), [started], op.now_ms)
         chain.write(db, linked)
         db.execute(_START, (op.now_ms, text.decode(), op.job_id))
-        grow(db, op.job_id, linked.retained_bytes + len(text) + _STATUS_GROWTH)
+        grow(db, op.job_id, linked.retained_bytes + len(text) - replaced + _STATUS_GROWTH)
         return Started(event=linked.events[0])
 
 
