@@ -8,10 +8,10 @@ import apsw
 
 from rookhold_store.connection import as_ours, immediate
 from rookhold_store.schema.judge import ACCOUNTING_REVISION, check, is_fresh
-from rookhold_store.schema.objects import SCHEMA_VERSION, VERSIONS, schema_text
+from rookhold_store.schema.objects import VERSIONS, schema_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 
 def create(db: apsw.Connection, now_ms: int) -> None:
@@ -35,10 +35,10 @@ def create(db: apsw.Connection, now_ms: int) -> None:
         raise as_ours(exc) from exc
 
 
-def record(db: apsw.Connection, versions: Iterable[int], now_ms: int) -> None:
+def record(db: apsw.Connection, versions: Sequence[int], now_ms: int) -> None:
     """Write both marks of a version: its row of the history, and the number in the header."""
     db.executemany(
         "INSERT INTO schema_migrations (version, applied_at_ms) VALUES (?, ?)",
         [(version, now_ms) for version in versions],
     )
-    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    db.execute(f"PRAGMA user_version = {versions[-1]}")
