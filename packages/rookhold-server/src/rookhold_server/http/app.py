@@ -11,7 +11,16 @@ from starlette.routing import Route, Router
 from rookhold_server.http.call import NO_STORE, Call
 from rookhold_server.http.gate import Endpoint, pass_through
 from rookhold_server.http.problems import internal_error, problem
-from rookhold_server.http.routes import attestation, job, jobs, result, service, stream, well_known
+from rookhold_server.http.routes import (
+    attestation,
+    docs,
+    job,
+    jobs,
+    result,
+    service,
+    stream,
+    well_known,
+)
 from rookhold_server.http.stream.opening import from_ticket, from_ticket_or_key
 from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
@@ -57,6 +66,8 @@ ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
     "/v1/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
     "/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
     "/.well-known/oauth-protected-resource": {"GET": Endpoint(well_known.protected_resource)},
+    "/openapi.json": {"GET": Endpoint(docs.document)},
+    "/docs": {"GET": Endpoint(docs.page)},
     "/healthz": {"GET": Endpoint(service.healthz)},
     "/readyz": {"GET": Endpoint(service.readyz)},
 }
