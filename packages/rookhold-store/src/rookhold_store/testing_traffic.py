@@ -19,6 +19,7 @@ from rookhold_store.operations import (
     RetryAttestations,
     Start,
     Sweep,
+    Swept,
     WaiveAttestation,
 )
 from rookhold_types.jobs import JobSpec, fingerprint
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rookhold_store.store import Store
+    from rookhold_store.testing_model import Model
 
 TENANTS: Final = ("acme", "globex")
 KEYS: Final = (None, None, "k1", "k2", "k3")
@@ -150,3 +152,39 @@ class Traffic:
             events=[("stderr", {"line": text, "eol": False}) for text in texts],
             effective_spec=dice.choice((None, {"storage_version": 2})),
         )
+
+
+class Life:
+    """The operations between an open and a crash, in the groups in which they are submitted."""
+
+    def __init__(self, model: Model, dice: random.Random, number: int) -> None:
+        self._model = model
+        self._dice = dice
+        self._traffic = Traffic(dice, number=number, now_ms=10**12 + number * 10**6)
+
+    def group(self) -> list[Operation[Any]]:
+        """Return what is submitted together, which depends on what the model holds now.
+
+        A sweep comes alone: it has a commit of its own, after what else waits. So does what needs
+        to know a receipt.
+        """
+        jobs = sorted(self._model.jobs)
+        kinds = [self._traffic.kind() for _ in range(self._dice.randrange(1, 8))]
+        if kinds[0] in (Sweep, PersistAttestation):
+            return [self._traffic.operation(jobs, kinds[0])]
+        together = [kind for kind in kinds if kind not in (Sweep, PersistAttestation)]
+        return [self._traffic.operation(jobs, kind) for kind in together]
+
+    def replay(self, count: int, swept: Sequence[int]) -> list[Operation[Any]]:
+        """Do the first `count` operations; return those of the last group that were not done."""
+        sweeps = iter(swept)
+        while True:
+            group = self.group()
+            for done, op in enumerate(group):
+                if count == 0:
+                    return group[done:]
+                hint = next(sweeps) if isinstance(op, Sweep) else 0
+                self._model.apply(
+                    op, Swept(jobs_deleted=hint, events_deleted=0, more_remaining=False)
+                )
+                count -= 1
