@@ -102,7 +102,8 @@ class _Vfs(ctypes.Structure):
 class FaultyDisk:
     """While it is entered, calls for the files of `path` go by `rule`; one at a time in a process.
 
-    Connections that were open before are not affected; those opened meanwhile stay so to their end.
+    Connections that were open before are not affected; for those opened meanwhile nothing fails and
+    nothing is noted once the block is left.
     """
 
     def __init__(self, path: Path, *, slow_seconds: float = 0.001) -> None:
@@ -114,6 +115,7 @@ class FaultyDisk:
         self.platters: dict[str, Platter] = {side: Platter() for side in SIDES}
         self._accidents: list[BaseException] = []
         self._lock = threading.RLock()
+        self._over = False
         self._kept: list[Any] = []  # what SQLite holds pointers to
         self._tables: dict[tuple[int, str], _Methods] = {}
 
@@ -189,6 +191,8 @@ class FaultyDisk:
     ) -> None:
         self._vfs.open, self._vfs.delete = self._before
         self.heal()
+        self._over = True
+        self.platters = {side: Platter() for side in SIDES}
         _IMMORTAL.append(self._kept)  # a connection may outlive this block
         if self._accidents:
             raise self._accidents[0]
@@ -202,6 +206,8 @@ class FaultyDisk:
         return None
 
     def _asked(self, kind: str, side: str) -> How | None:
+        if self._over:
+            return None
         with self._lock:
             call = Call(len(self.calls) + 1, kind, SIDES[side])
             self.calls.append(call)
@@ -299,7 +305,8 @@ class FaultyDisk:
             if (code := int(really(file, data, count, at))) != apsw.SQLITE_OK:
                 return code
             with self._lock:
-                self.platters[side].wrote(at, count)
+                if not self._over:
+                    self.platters[side].wrote(at, count)
         return apsw.SQLITE_FULL if how is How.SHORT else apsw.SQLITE_OK
 
     def _truncate(self, side: str, really: Any, file: int, length: int) -> int:

@@ -34,7 +34,11 @@ PACKAGES: Final = (
     "runsc",
     "uidmap",
     "iproute2",
+    "dmsetup",
+    "e2fsprogs",
 )
+# The modules that are kept, in the order in which they can be loaded: for disks that fail.
+MODULES: Final = ("loop", "dm-mod", "dm-flakey", "dm-delay")
 # A file system for the packages above, what is left over stays a hole in the file.
 SIZE: Final = "1200M"
 BUILD_SECONDS: Final = 1200
@@ -54,6 +58,8 @@ MAKE_IMAGE: Final = """\
 set -eu
 tree=$1 out=$2
 mv "$tree"/boot/vmlinuz-* "$out/kernel"
+mkdir "$tree/modules"
+for name in $4; do find "$tree/lib/modules" -name "$name.ko" -exec mv {} "$tree/modules" ';'; done
 rm -rf "$tree"/boot/* "$tree"/lib/modules "$tree"/var/cache/apt/* "$tree"/var/lib/apt/lists/*
 mkdir "$tree/project" "$tree/guest"
 cp "$out/init" "$tree/init"
@@ -85,7 +91,7 @@ def system() -> Path:
 
 def _recipe() -> bytes:
     """Return what decides what the system image holds."""
-    return "\n".join((SUITE, *PACKAGES, *UNWANTED, SIZE, INIT, MAKE_IMAGE)).encode()
+    return "\n".join((SUITE, *PACKAGES, *MODULES, *UNWANTED, SIZE, INIT, MAKE_IMAGE)).encode()
 
 
 def lacking() -> str:
@@ -135,7 +141,8 @@ def _build(out: Path) -> None:
     (out / "init").write_text(INIT)
     (out / "init").chmod(0o755)
     (out / "image.sh").write_text(MAKE_IMAGE)
-    hook = f'unshare --mount sh "{out}/image.sh" "$1" "{out}" {SIZE}'
+    kept_modules = " ".join(MODULES)
+    hook = f'unshare --mount sh "{out}/image.sh" "$1" "{out}" {SIZE} "{kept_modules}"'
     argv = ["mmdebstrap", "--quiet", "--variant=minbase", "--format=null"]
     argv += [f"--include={','.join(PACKAGES)}", f"--customize-hook={hook}"]
     argv += [f"--dpkgopt=path-exclude={path}" for path in UNWANTED]
