@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from rookhold_store import Store
+from rookhold_store.specimen import Made, make
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
 
 MEMORY = Path("/dev/shm")
@@ -43,3 +44,16 @@ def raw(store: Store) -> Iterator[apsw.Connection]:
     db = tampering_connection(store.path)
     yield db
     db.close()
+
+
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return make(tmp_path_factory.mktemp("specimen") / "state" / "jobs.db")
+
+
+@pytest.fixture
+def made(original: Made, path: Path) -> Made:
+    """A file with a row of every table in it, to be damaged."""
+    path.parent.mkdir(mode=0o700)
+    shutil.copy(original.path, path)
+    return original._replace(path=path)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from rookhold_store.verify.jobs import sha256
 from rookhold_types.canonical import canonical
 from rookhold_types.errors import CanonicalError
 from rookhold_types.events import EventKind
@@ -54,7 +53,6 @@ def problems(job: Job, history: History, *, hidden: bool) -> Iterator[str]:
     if (problem := _digest(receipt, job.receipt_json)) is not None:
         yield problem
     yield from _core(job, receipt)
-    yield from _requested(job, receipt)
     yield from _policy(receipt)
     if not hidden:  # or the newest events went first, and the receipt speaks of all
         yield from _history(history, receipt)
@@ -122,18 +120,3 @@ def _policy(receipt: dict[str, Any]) -> Iterator[str]:
             right = False
         if not right:
             yield "does not have the policy_sha256 that it says"
-
-
-def _requested(job: Job, receipt: dict[str, Any]) -> Iterator[str]:
-    try:
-        spec = msgspec.json.decode(job.spec_json)
-    except (msgspec.DecodeError, RecursionError, UnicodeError, TypeError):
-        return
-    if type(spec) is not dict or type(spec.get("code")) is not str:
-        return
-    if receipt.get("code_sha256", ...) not in (..., sha256(spec["code"])):
-        yield "says another code_sha256 than the spec has"
-    stdin = spec.get("stdin")
-    known = stdin is None or type(stdin) is str
-    if known and receipt.get("stdin_sha256", ...) not in (..., sha256(stdin or "")):
-        yield "says another stdin_sha256 than the spec has"

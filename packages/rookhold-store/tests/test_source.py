@@ -1,0 +1,118 @@
+"""A file that is looked at is not changed, wherever it lies."""
+
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rookhold_store import Store, StoreError
+from rookhold_store.source import Source
+from rookhold_store.testing import Jobs, TickingClock, anything_binds
+from rookhold_store.verify import verify
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def closed(path: Path) -> Path:
+    with Store.open(path, binding=anything_binds, clock=TickingClock()) as store:
+        Jobs(store).finished()
+    return path
+
+
+def seen(path: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        item.name: (item.stat().st_mtime_ns, item.stat().st_mode, item.read_bytes())
+        for item in path.parent.iterdir()
+    }
+
+
+def test_a_file_without_a_log_is_read_without_making_one(closed: Path) -> None:
+    before = seen(closed)
+    assert list(verify(closed)) == []
+    assert seen(closed) == before
+
+
+def test_a_copy_with_its_log_is_read_through_the_log(path: Path, tmp_path: Path) -> None:
+    with Store.open(path, binding=anything_binds, clock=TickingClock()) as store:
+        job_id = Jobs(store).finished()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", tmp_path / f"copy.db{suffix}")
+    with closing(Source(tmp_path / "copy.db")) as source:
+        count = source.at_a_moment(
+            lambda view: (
+                view.db.execute("SELECT count(*) FROM jobs WHERE job_id = ?", (job_id,)).get
+            )
+        )
+        assert count == 1
+    before = (tmp_path / "copy.db").read_bytes()
+    assert list(verify(tmp_path / "copy.db")) == []
+    assert (tmp_path / "copy.db").read_bytes() == before
+
+
+def test_nothing_can_be_written_through_it(closed: Path) -> None:
+    with closing(Source(closed)) as source:
+        for statement in ("DELETE FROM jobs", "PRAGMA user_version = 3", "CREATE TABLE t (a)"):
+            with pytest.raises(apsw.Error):
+                source.db.execute(statement)
+
+
+@pytest.mark.root
+def test_another_account_can_verify_a_copy_in_a_directory_it_cannot_write_to(closed: Path) -> None:
+    for item in (closed.parent.parent, closed.parent):
+        item.chmod(0o555)
+    closed.chmod(0o444)
+    before = seen(closed)
+    program = (
+        "import os, sys\n"
+        "from rookhold_store.verify import verify\n"  # first: then modules may be out of reach
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "path = sys.argv[1]\n"
+        "assert not os.access(os.path.dirname(path), os.W_OK)\n"
+        "print(list(verify(path)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(closed)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert seen(closed) == before
+    for item in (closed.parent.parent, closed.parent):
+        item.chmod(0o700)
+
+
+def test_what_is_read_while_somebody_opens_the_file_is_read_again(closed: Path) -> None:
+    opened: list[Store] = []
+    with closing(Source(closed)) as source:
+
+        def look(view: object) -> int:
+            del view
+            if not opened:
+                opened.append(Store.open(closed, binding=anything_binds, clock=TickingClock(10**7)))
+                Jobs(opened[0]).finished()
+            return int(source.db.execute("SELECT count(*) FROM jobs").get)  # type: ignore[arg-type]
+
+        assert source.at_a_moment(look) == 2
+    opened[0].close()
+
+
+@pytest.mark.parametrize("name", ["absent.db", "."])
+def test_what_is_no_file_is_refused(closed: Path, name: str) -> None:
+    with pytest.raises(StoreError) as refused:
+        Source(closed.parent / name)
+    assert refused.value.code == "storage_unavailable"
+
+
+def test_a_name_with_odd_characters_is_that_name(path: Path) -> None:
+    odd = path.with_name("a b?mode=rw&x#%41.db")
+    with Store.open(odd) as store:
+        Jobs(store).finished()
+    assert list(verify(odd)) == []
+    assert list(odd.parent.iterdir()) == [odd]
