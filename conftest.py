@@ -122,6 +122,13 @@ def _lacks_rootfs() -> str:
     return _lacks_namespaces() or rootfs.lacking()
 
 
+@cache
+def _lacks_disks(kind: str) -> str:
+    from faults.mapped import lacking
+
+    return _lacks_root() or lacking(kind)
+
+
 REQUIREMENTS: dict[str, Callable[..., str]] = {
     "linux_ns": _lacks_namespaces,
     "root": _lacks_root,
@@ -136,6 +143,7 @@ REQUIREMENTS: dict[str, Callable[..., str]] = {
     "vm": _lacks_vm,
     "runsc": _lacks_runsc,
     "newuidmap": _lacks_newuidmap,
+    "disks": _lacks_disks,
 }
 
 
