@@ -27,10 +27,10 @@ _BUSY_PAUSE_SECONDS: Final = 0.005
 # How a statement fails: by SQLite, or already at a value that it cannot take or give back.
 ENGINE_ERRORS: Final = (apsw.Error, UnicodeError, OverflowError)
 
-CHECKPOINT_PAGES: Final = 1000  # a log of this length runs into the file at the next commit
+CHECKPOINT_PAGES: Final = 1000  # a log of this length runs into the file, beside the writer
 # A log that a checkpoint emptied is cut back to this on its next reset; it may grow beyond it only
 # while a reader holds on, and readers here are short.
-WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+WAL_BYTES_KEPT: Final = 16 * 1024 * 1024
 
 _INCREMENTAL: Final = 2
 # What is set, how, and what SQLite then says of it.

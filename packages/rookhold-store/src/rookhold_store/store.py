@@ -33,6 +33,7 @@ from rookhold_store.proof import PreparedProof
 from rookhold_store.quota import Quota
 from rookhold_store.retention import PreparedSweep
 from rookhold_store.standing import OpenFiles
+from rookhold_store.upkeep import LogState, Upkeep
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
 
@@ -77,7 +78,8 @@ class Store:
         standing = OpenFiles(path)
         self.read: Final = ReadPool(path, standing=standing)
         self._commits: list[Callable[[int], object]] = []
-        self._writer = Writer(db, committed=self._committed, standing=standing)
+        self._upkeep = Upkeep(db, path, standing=standing)
+        self._writer = Writer(db, committed=self._committed, standing=standing, upkeep=self._upkeep)
         self._prepare: Mapping[type, Callable[[Any], Work]] = {
             Accept: lambda op: PreparedAccept(op, quota),
             Start: PreparedStart,
@@ -160,6 +162,10 @@ class Store:
     def on_commit(self, listener: Callable[[int], object]) -> None:
         """Call `listener` after each shared commit with the number of operations in it."""
         self._commits.append(listener)
+
+    def log_state(self) -> LogState:
+        """Tell how long the write-ahead log is, and whether a reader keeps it from its start."""
+        return self._upkeep.state()
 
     def _committed(self, operations: int) -> None:
         for listener in self._commits:

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections import deque
 from concurrent.futures import Future
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import apsw
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rookhold_store.standing import OpenFiles
+    from rookhold_store.upkeep import Upkeep
 
 BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # bounds the log that one commit writes
@@ -39,6 +41,12 @@ class _Entry(NamedTuple):
     apart: bool
 
 
+class _Look(Enum):
+    """In the queue: there may be something to do for the file."""
+
+    NOW = "now"
+
+
 class Writer:
     """Owns the write connection. Answers come after the commit; callbacks run in its thread."""
 
@@ -48,11 +56,13 @@ class Writer:
         *,
         committed: Callable[[int], object] | None = None,
         standing: OpenFiles | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self._db = db
         self._standing = standing
         self._committed = committed  # told the number of operations in each commit
-        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._upkeep = upkeep
+        self._queue: queue.SimpleQueue[_Entry | _Look | None] = queue.SimpleQueue()
         self._apart: deque[_Entry] = deque()
         self._lock = threading.Lock()
         self._closed = False
@@ -60,6 +70,8 @@ class Writer:
         self._thread = threading.Thread(
             target=self._serve, name="rookhold-store-writer", daemon=True
         )
+        if upkeep is not None:
+            upkeep.begin(lambda: self._queue.put(_Look.NOW))
         self._thread.start()
 
     def submit(self, work: Work, *, apart: bool = False) -> Future[Any]:
@@ -83,6 +95,8 @@ class Writer:
         if first:
             self._queue.put(None)
         self._thread.join()
+        if self._upkeep is not None:
+            self._upkeep.close()
 
     def close(self) -> None:
         """Finish, then close the connection."""
@@ -95,6 +109,8 @@ class Writer:
                 self._commit(batch)
             if self._apart:
                 self._commit([self._apart.popleft()])
+            if self._upkeep is not None:
+                self._upkeep.after_commit()
 
     def _collect(self) -> list[_Entry]:
         """Wait for one operation, then take what has gathered meanwhile."""
@@ -115,14 +131,24 @@ class Writer:
 
     def _next(self, *, wait: bool) -> _Entry | None:
         """Take from the queue; None if there is nothing yet, or nothing more at all."""
-        if self._ended:
-            return None
-        try:
-            entry = self._queue.get(block=wait)
-        except queue.Empty:
-            return None
-        self._ended = entry is None
-        return entry
+        while not self._ended:
+            try:
+                entry = self._queue.get(block=False)
+            except queue.Empty:
+                if not wait:
+                    return None
+                try:
+                    entry = self._queue.get(timeout=self._rest())
+                except queue.Empty:
+                    continue
+            if not isinstance(entry, _Look):
+                self._ended = entry is None
+                return entry
+        return None
+
+    def _rest(self) -> float | None:
+        """Nothing waits: do a step for the file, and say how long the next one has time."""
+        return None if self._upkeep is None else self._upkeep.idle()
 
     def _commit(self, batch: list[_Entry]) -> None:
         outcomes: list[tuple[Future[Any], object, BaseException | None]] = []
