@@ -3,8 +3,8 @@
 One gateway of each backend serves them all, and is looked over when the last report is through.
 Nothing hostile runs on `off`: only `anywhere` offers it, for programs that do no harm.
 
-Not here, because what they are about is not built yet: FR-17 (a client that stops reading a live
-stream), FR-18 (MCP over stdio) and FR-20 (deny rules of a policy). FR-14, FR-15 and FR-16 are about
+Not here, because what they are about is not built yet: FR-18 (MCP over stdio) and FR-20 (deny rules
+of a policy). FR-14, FR-15 and FR-16 are about
 acceptance, queue and store: one backend shows them.
 """
 

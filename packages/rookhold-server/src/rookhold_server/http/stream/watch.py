@@ -25,15 +25,19 @@ class Watch:
         self._shutdown = shutdown
         self._send_seconds = send_seconds
         self.gone = False
+        self.stuck = False  # gone because it took too long over one send
 
     async def timed(self, sending: Awaitable[None]) -> None:
         """Await one send; ClientGoneError when the peer has left, or takes too long over it."""
         try:
             with anyio.fail_after(self._send_seconds):
                 await sending
-        except (TimeoutError, ClientGoneError):
-            self.gone = True
+        except TimeoutError:
+            self.gone = self.stuck = True
             raise ClientGoneError from None
+        except ClientGoneError:
+            self.gone = True
+            raise
 
     async def run(self, *parts: Callable[[], Awaitable[None]]) -> None:
         """Run all until one has returned, the peer is gone or shutdown begins."""

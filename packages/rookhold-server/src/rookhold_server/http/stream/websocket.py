@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX: Final = 1024
 CLOSE_SECONDS: Final = 0.25
+_TOO_SLOW: Final = "too slow; come again with after=<the last seq that you have>"
 
 
 class Socket:
@@ -107,6 +108,8 @@ class Socket:
         if self._torn:
             return
         frame = CloseConnection(code=self._code)  # type: ignore[arg-type]  # None: without a code
+        if self._watch.stuck:
+            frame = CloseConnection(code=CloseReason.TRY_AGAIN_LATER, reason=_TOO_SLOW)
         with (
             anyio.move_on_after(CLOSE_SECONDS),
             suppress(ClientGoneError, LocalProtocolError, RemoteProtocolError),
