@@ -91,11 +91,11 @@ def _at_one_moment(
 
     if job.job_id != job_id:
         find("jobs.job_id", "is not the one that the index leads to")
+    found += history.findings  # first: what an event hides or says wrongly, the row seems to lack
     for column, problem in jobs.complaints(
         job, history, hidden=hidden is not None, migrated=migrated
     ):
         find(f"jobs.{column}", problem)
-    found += history.findings
     for problem in receipts.problems(job, history, hidden=hidden is not None):
         find("jobs.receipt_json", problem)
     if hidden is not None:
