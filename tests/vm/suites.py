@@ -66,6 +66,7 @@ SUITES: Final = (
         re.compile(r"\[namespaces(?!-dev)\b"),
     ),
     ("the promises of the namespace backend", "tests/claims", PROMISED),
+    ("disks that fail or are slow", "tests/faults/test_mapped_disk.py", re.compile("")),
     ("gVisor", "packages/rookhold-exec/tests/test_contract_gvisor.py", GVISOR),
 )
 # Node takes three seconds to start in there: these tests of it and no others.
