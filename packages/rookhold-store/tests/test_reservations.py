@@ -10,6 +10,7 @@ import pytest
 
 from rookhold_store import (
     FailAttestation,
+    StorageFullError,
     StorageLimits,
     Store,
     StoreError,
@@ -21,7 +22,6 @@ from rookhold_store.testing import Jobs, TickingClock, anything_binds
 
 LIMITS = StorageLimits(global_bytes=1 << 60, tenant_bytes=1 << 60, free_reserve_bytes=1)
 CLOCK = TickingClock()
-KEPT = "SELECT bytes FROM temp.outstanding_reservations"
 WHOLE = "SELECT coalesce(sum(reserved_bytes), 0) FROM job_storage_usage"
 
 
@@ -49,10 +49,9 @@ def open_store(path: Path) -> Store:
 
 
 def sums(store: Store) -> tuple[int, int, int]:
-    kept, recounted, whole = store._writer.submit(
-        Answers(KEPT, reservations.RECOUNT, WHOLE)
-    ).result(30)
-    return kept, recounted, whole
+    recounted, whole = store._writer.submit(Answers(reservations.RECOUNT, WHOLE)).result(30)
+    assert store._quota._reservations is not None
+    return store._quota._reservations.outstanding, recounted, whole
 
 
 @pytest.fixture
@@ -94,7 +93,8 @@ def test_the_sum_follows_every_life_rollback_and_removal_and_is_found_again_at_a
         kept, recounted, whole = sums(store)
         assert kept == recounted == whole > 0
     removal = Answers("DELETE FROM jobs WHERE status = 'succeeded'", "SELECT count(*) FROM jobs")
-    (_, left) = store._writer.submit(removal).result(30)
+    work = store._quota.followed(removal)
+    (_, left) = store._writer.submit(work).result(30)
     kept, recounted, whole = sums(store)
     assert left > 0
     assert kept == recounted == whole > 0
@@ -116,6 +116,71 @@ def test_the_sum_survives_a_commit_that_failed(store: Store) -> None:
     jobs.accept()
     kept, recounted, whole = sums(store)
     assert kept == recounted == whole == 2 * before[0]
+
+
+class Gate:
+    """Holds the writer, so that what is submitted meanwhile shares a commit."""
+
+    size = 0
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def run(self, db: apsw.Connection) -> None:
+        assert self.open.wait(30)
+
+
+def test_the_sum_survives_operations_of_a_shared_commit_that_fail_alone(store: Store) -> None:
+    jobs = Jobs(store)
+    jobs.accept()
+    one = sums(store)[0]
+    gate = Gate()
+    store._writer.submit(gate)
+    futures = [
+        store.submit(jobs.acceptance(participants=[Refuses()] if place in (0, 2, 3) else []))
+        for place in range(5)
+    ]
+    gate.open.set()
+    assert [type(future.exception(30)) for future in futures].count(ValueError) == 3
+    assert sums(store) == (3 * one, 3 * one, 3 * one)
+
+
+class LosesAll:
+    """A participant after whose rows the whole transaction is gone, as where the disk is full."""
+
+    def apply(self, db: apsw.Connection, context: Participation) -> None:
+        db.execute("ROLLBACK")
+        raise ValueError
+
+
+def test_the_sum_survives_a_transaction_that_was_lost_in_the_middle(store: Store) -> None:
+    jobs = Jobs(store)
+    jobs.accept()
+    one = sums(store)[0]
+    gate = Gate()
+    store._writer.submit(gate)
+    futures = [
+        store.submit(jobs.acceptance(participants=[LosesAll()] if place == 1 else []))
+        for place in range(3)
+    ]
+    gate.open.set()
+    assert all(isinstance(future.exception(30), StoreError) for future in futures)
+    assert sums(store) == (one, one, one)
+    assert isinstance(
+        store.submit(jobs.acceptance(participants=[LosesAll()])).exception(30), StoreError
+    )
+    assert sums(store) == (one, one, one)
+
+
+def test_the_sum_survives_a_full_disk(store: Store) -> None:
+    jobs = Jobs(store)
+    jobs.accept()
+    db = store._writer._db
+    db.pragma("max_page_count", db.pragma("page_count"))
+    futures = [store.submit(jobs.acceptance()) for _ in range(100)]
+    assert any(isinstance(future.exception(30), StorageFullError) for future in futures)
+    kept, recounted, whole = sums(store)
+    assert kept == recounted == whole
 
 
 def test_the_sum_is_right_under_many_writers(store: Store) -> None:

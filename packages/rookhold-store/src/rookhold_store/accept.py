@@ -71,7 +71,7 @@ class PreparedAccept:
             known = db.execute(_FIND_KEY, (op.tenant, op.idempotency_key)).get
             if known is not None:
                 return _replay(known, op.fingerprint)
-        self._quota.admit(db, op.tenant, self._retained + RESERVE_ACCEPTED)
+        self._quota.admit(op.tenant, self._retained + RESERVE_ACCEPTED)
         db.execute(
             _INSERT_JOB,
             (op.job_id, op.tenant, op.language, op.admitted_mem_mb, op.now_ms, self._spec_json),

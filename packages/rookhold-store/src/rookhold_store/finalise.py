@@ -109,7 +109,7 @@ class _Ending(NamedTuple):
         db.execute(_OUTBOX, (self.job_id, self.now_ms))
         growth = self._growth(job, linked, sealed.text)
         if self.quota is not None:
-            self.quota.check_ending(db, self.job_id, growth)
+            self.quota.check_ending(self.job_id, growth)
         settle(db, self.job_id, growth, pending=True)
         *before, event = linked.events
         if self.participants:

@@ -101,7 +101,7 @@ class PreparedAppend:
             raise JobEndedError("the job has ended")
         linked = chain.link(op.job_id, chain.head(*head), self._drafts, op.now_ms)
         if self._quota is not None:
-            self._quota.check_growth(db, op.job_id, linked.retained_bytes)
+            self._quota.check_growth(op.job_id, linked.retained_bytes)
         chain.write(db, linked)
         grow(db, op.job_id, linked.retained_bytes)
         return linked.events

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from rookhold_store import reservations
 from rookhold_store.accounting import RESERVE_PENDING
 from rookhold_store.errors import (
     GlobalQuotaError,
@@ -16,6 +15,7 @@ from rookhold_store.errors import (
     StorageUnavailableError,
     TenantQuotaError,
 )
+from rookhold_store.reservations import Followed, Reservations
 from rookhold_types.events import EventKind
 
 if TYPE_CHECKING:
@@ -24,16 +24,13 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from rookhold_store.writer import Work
+
 _LEDGER: Final = "SELECT tenant, reserved_bytes FROM job_storage_usage WHERE job_id = ?"
 _CHARGED: Final = """
 SELECT charged_bytes,
   coalesce((SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?), 0)
 FROM storage_usage_total
-"""
-_CHARGED_AND_OUTSTANDING: Final = """
-SELECT charged_bytes,
-  coalesce((SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?), 0),
-  (SELECT bytes FROM temp.outstanding_reservations) FROM storage_usage_total
 """
 # What is said about a run, in few words, and never by the job: it is kept over any quota.
 _ABOUT_THE_RUN: Final = frozenset({EventKind.VIOLATION.value, EventKind.TRUNCATED.value})
@@ -80,13 +77,28 @@ class Quota:
     def __init__(self, limits: StorageLimits | None, directory: Path) -> None:
         self.limits = limits
         self._directory = directory
+        checks_disk = limits is not None and limits.free_reserve_bytes > 0
+        self._reservations = Reservations() if checks_disk else None
+        self._free: int | None = None  # as found in the present transaction
+        self._asking: apsw.Cursor  # kept: a new one for each question costs as much as the question
 
     def prepare(self, db: apsw.Connection) -> None:
-        """Get the writer's connection ready; once more for each new one."""
-        if self.limits is not None and self.limits.free_reserve_bytes:
-            reservations.track(db)
+        """Get the writer's connection ready, between transactions; once more for each new one."""
+        self._asking = db.cursor()
+        if self._reservations is not None:
+            self._reservations.track(db)
 
-    def admit(self, db: apsw.Connection, tenant: str, charge: int) -> None:
+    def followed(self, work: Work) -> Work:
+        """Return the work as the writer is to run it."""
+        return work if self._reservations is None else Followed(work, self._reservations)
+
+    def committed(self) -> None:
+        """Say that a transaction of the writer has ended, well or not."""
+        if self._reservations is not None:
+            self._reservations.committed()
+            self._free = None
+
+    def admit(self, tenant: str, charge: int) -> None:
         """Refuse a new job for the disk, its tenant, or all tenants together, in this order.
 
         What other jobs of the same commit retain is not on the disk yet, and not counted for it.
@@ -94,36 +106,38 @@ class Quota:
         limits = self.limits
         if limits is None:
             return
-        if limits.free_reserve_bytes:
-            overall, own, outstanding = db.execute(_CHARGED_AND_OUTSTANDING, (tenant,)).get
+        if self._reservations is not None:
+            outstanding = self._reservations.outstanding
             self._check_disk(limits.free_reserve_bytes + outstanding + charge)
-        else:
-            overall, own = db.execute(_CHARGED, (tenant,)).get
-        _hold(limits, charge, own=own, overall=overall)
+        self._hold(limits, tenant, charge)
 
-    def check_growth(self, db: apsw.Connection, job_id: str, by: int) -> None:
+    def check_growth(self, job_id: str, by: int) -> None:
         """Refuse what an unfinished job adds beyond its reserve, if a quota has no room for it."""
-        if self.limits is not None and (ledger := db.execute(_LEDGER, (job_id,)).get) is not None:
+        if self.limits is not None and (ledger := self._ledger(job_id)) is not None:
             tenant, reserved = ledger
             more = by + max(RESERVE_PENDING, reserved - by) - reserved
             if more > 0:
-                overall, own = db.execute(_CHARGED, (tenant,)).get
-                _hold(self.limits, more, own=own, overall=overall)
+                self._hold(self.limits, tenant, more)
 
-    def check_ending(self, db: apsw.Connection, job_id: str, by: int) -> None:
+    def check_ending(self, job_id: str, by: int) -> None:
         """Refuse an ending that comes with events if a quota has no room; without them it is taken.
 
         The reserve of an ended job is not eaten by what the ending adds.
         """
-        if self.limits is not None and (ledger := db.execute(_LEDGER, (job_id,)).get) is not None:
+        if self.limits is not None and (ledger := self._ledger(job_id)) is not None:
             tenant, reserved = ledger
             more = by + RESERVE_PENDING - reserved
             if more > 0:
-                overall, own = db.execute(_CHARGED, (tenant,)).get
-                _hold(self.limits, more, own=own, overall=overall)
+                self._hold(self.limits, tenant, more)
+
+    def _ledger(self, job_id: str) -> tuple[str, int] | None:
+        ledger: tuple[str, int] | None = self._asking.execute(_LEDGER, (job_id,)).get
+        return ledger
 
     def _check_disk(self, needed: int) -> None:
-        available = free_bytes(self._directory)
+        if self._free is None:
+            self._free = free_bytes(self._directory)
+        available = self._free
         if available < needed:
             raise ReserveReachedError(
                 "the job would take disk that is to stay free",
@@ -131,19 +145,19 @@ class Quota:
                 available_bytes=available,
             )
 
-
-def _hold(limits: StorageLimits, more: int, *, own: int, overall: int) -> None:
-    if own + more > limits.tenant_bytes:
-        raise TenantQuotaError(
-            "the tenant's storage quota has no room for it",
-            quota_bytes=limits.tenant_bytes,
-            charged_bytes=own,
-            more_bytes=more,
-        )
-    if overall + more > limits.global_bytes:
-        raise GlobalQuotaError(
-            "the storage quota of all tenants together has no room for it",
-            quota_bytes=limits.global_bytes,
-            charged_bytes=overall,
-            more_bytes=more,
-        )
+    def _hold(self, limits: StorageLimits, tenant: str, more: int) -> None:
+        overall, own = self._asking.execute(_CHARGED, (tenant,)).get
+        if own + more > limits.tenant_bytes:
+            raise TenantQuotaError(
+                "the tenant's storage quota has no room for it",
+                quota_bytes=limits.tenant_bytes,
+                charged_bytes=own,
+                more_bytes=more,
+            )
+        if overall + more > limits.global_bytes:
+            raise GlobalQuotaError(
+                "the storage quota of all tenants together has no room for it",
+                quota_bytes=limits.global_bytes,
+                charged_bytes=overall,
+                more_bytes=more,
+            )

@@ -1,32 +1,31 @@
 """The sum of all outstanding reservations, kept beside the ledger on the writer's connection.
 
-A temporary table and triggers on the ledger: the sum then follows every change, by cascade too, and
-every rollback, at the cost of one row in memory. A sum asked of the ledger itself would visit every
-retained job.
+Asked of the ledger itself, the sum would visit every retained job. Temporary triggers tell each
+change, those by cascade too, and the number follows what the transaction does: back with an
+operation that is rolled back, back to its beginning with all of it. (A temporary table would follow
+by itself; it costs a second transaction, and a second savepoint for each operation.)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import apsw
 
+    from rookhold_store.writer import Work
+
 _TRACK: Final = """
-CREATE TEMP TABLE IF NOT EXISTS outstanding_reservations (bytes INTEGER NOT NULL) STRICT;
-CREATE TEMP TRIGGER IF NOT EXISTS reservation_made AFTER INSERT ON main.job_storage_usage
+CREATE TEMP TRIGGER reservation_made AFTER INSERT ON main.job_storage_usage
 WHEN NEW.reserved_bytes <> 0
-BEGIN UPDATE outstanding_reservations SET bytes = bytes + NEW.reserved_bytes; END;
-CREATE TEMP TRIGGER IF NOT EXISTS reservation_changed
+BEGIN SELECT reservation_changed(NEW.reserved_bytes); END;
+CREATE TEMP TRIGGER reservation_changed
 AFTER UPDATE OF reserved_bytes ON main.job_storage_usage
 WHEN NEW.reserved_bytes <> OLD.reserved_bytes
-BEGIN
-  UPDATE outstanding_reservations SET bytes = bytes + NEW.reserved_bytes - OLD.reserved_bytes;
-END;
-CREATE TEMP TRIGGER IF NOT EXISTS reservation_ended AFTER DELETE ON main.job_storage_usage
+BEGIN SELECT reservation_changed(NEW.reserved_bytes - OLD.reserved_bytes); END;
+CREATE TEMP TRIGGER reservation_ended AFTER DELETE ON main.job_storage_usage
 WHEN OLD.reserved_bytes <> 0
-BEGIN UPDATE outstanding_reservations SET bytes = bytes - OLD.reserved_bytes; END;
-DELETE FROM outstanding_reservations;
+BEGIN SELECT reservation_changed(-OLD.reserved_bytes); END;
 """
 # Only an unfinished or an unsigned job has a reservation, and each of the two has an index of its
 # own, so that this costs no more with a million retained jobs.
@@ -40,7 +39,53 @@ SELECT coalesce(sum(u.reserved_bytes), 0) FROM (
 """
 
 
-def track(db: apsw.Connection) -> None:
-    """Begin, or begin again, to keep the sum on this connection; changes nothing in the file."""
-    db.execute(_TRACK)
-    db.execute(f"INSERT INTO temp.outstanding_reservations {RECOUNT}")
+class Reservations:
+    """Belongs to the writer's thread. `outstanding` is as of the present transaction."""
+
+    def __init__(self) -> None:
+        self.outstanding = 0
+        self._committed = 0
+
+    def track(self, db: apsw.Connection) -> None:
+        """Begin on a connection, between transactions; changes nothing in the file."""
+        self.outstanding = self._committed = int(db.execute(RECOUNT).get)
+        db.create_scalar_function("reservation_changed", self._change, 1)
+        db.execute(_TRACK)
+        db.set_rollback_hook(self._rolled_back)
+
+    def committed(self) -> None:
+        """Say that a transaction has ended, well or not; the next one has not begun."""
+        self._committed = self.outstanding
+
+    def undo_to(self, db: apsw.Connection, before: int) -> None:
+        """Say that one operation failed; `before` is what was outstanding when it began.
+
+        Where SQLite has rolled all of the transaction back, that has been told already.
+        """
+        if db.in_transaction:
+            self.outstanding = before
+
+    def _change(self, *by: Any) -> None:
+        self.outstanding += by[0]
+
+    def _rolled_back(self) -> None:
+        self.outstanding = self._committed
+
+
+class Followed:
+    """Work whose failure takes its changes of the sum back."""
+
+    __slots__ = ("_reservations", "_work", "size")
+
+    def __init__(self, work: Work, reservations: Reservations) -> None:
+        self._work = work
+        self._reservations = reservations
+        self.size = work.size
+
+    def run(self, db: apsw.Connection) -> object:
+        before = self._reservations.outstanding
+        try:
+            return self._work.run(db)
+        except BaseException:
+            self._reservations.undo_to(db, before)
+            raise

@@ -75,6 +75,7 @@ class Store:
         self.clock = clock
         self.opening = schema.Opening()
         self.limits: Final = quota.limits
+        self._quota = quota
         standing = OpenFiles(path)
         self.read: Final = ReadPool(path, standing=standing)
         self._commits: list[Callable[[int], object]] = []
@@ -149,6 +150,7 @@ class Store:
             failed: Future[R] = Future()
             failed.set_exception(connection.translated(exc))
             return failed
+        work = self._quota.followed(work)
         return self._writer.submit(work, apart=isinstance(op, Sweep))
 
     def call(self, op: Operation[R]) -> R:
@@ -168,6 +170,7 @@ class Store:
         return self._upkeep.state()
 
     def _committed(self, operations: int) -> None:
+        self._quota.committed()
         for listener in self._commits:
             listener(operations)
 
