@@ -59,7 +59,8 @@ def result_view(row: JobSummary, events: Iterable[WireEvent]) -> ResultView:
         job_id=row.job_id,
         status=row.status,
         exit_code=row.exit_code,
-        duration_ms=(row.finished_at_ms or 0) - (row.started_at_ms or 0) if ran else None,
+        # Of the wall clock, which may have been set back meanwhile; the receipt's is of another.
+        duration_ms=max(0, (row.finished_at_ms or 0) - (row.started_at_ms or 0)) if ran else None,
         stdout=folded.stdout,
         stderr=folded.stderr,
         truncated=folded.truncated,
