@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from . import output
 from .errors import BadEvidenceError, CommandError, FilesError, UsageError
 from .exits import Exit
-from .extras import load
+from .extras import load, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +41,7 @@ def part(module: str) -> Any:
 
 def database(given: Path | None) -> Path:
     """Return the database that is meant: the given one, or that of a server started here."""
+    require("rookhold_store", what=WHAT, extra=EXTRA)
     if given is None:
         settings = part("rookhold_server.config.settings")
         errors = part("rookhold_types.errors")
