@@ -1,4 +1,7 @@
-"""A real gateway whose disk fails as a file beside it says; run as a program it is that gateway."""
+"""A real gateway whose disk fails and whose wall clock jumps as files beside it say.
+
+Run as a program it is that gateway. The clock is that of its Python, not of the machine.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,8 @@ from gateway import Gateway
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-CONTROL = "ROOKHOLD_TEST_DISK"  # names the file that says what fails; not there: nothing
+DISK = "ROOKHOLD_TEST_DISK"  # names the file that says what fails; not there: nothing
+CLOCK = "ROOKHOLD_TEST_CLOCK"  # names the file with the seconds that the wall clock is wrong by
 
 
 class FaultyGateway(Gateway):
@@ -28,6 +33,7 @@ class FaultyGateway(Gateway):
     def __init__(self, home: Path, **settings: str) -> None:
         super().__init__(home, **settings)
         self._control = home / "disk.json"
+        self._clock = home / "clock"
 
     def fail(self, how: How, *kinds: str, file: str | None = None) -> None:
         """Let every call of these kinds fail from now on."""
@@ -38,13 +44,23 @@ class FaultyGateway(Gateway):
     def heal(self) -> None:
         self._control.unlink(missing_ok=True)
 
+    def set_clock(self, seconds: int) -> None:
+        """Let the wall clock be this far ahead of the machine's from now on."""
+        new = self.home / "clock.new"
+        new.write_text(str(seconds), "ascii")
+        new.rename(self._clock)
+
     def begin(self) -> int:
         ready, told = os.pipe()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [self.python, __file__],
                 env=self.environment()
-                | {"ROOKHOLD_READY_FD": str(told), CONTROL: str(self._control)},
+                | {
+                    "ROOKHOLD_READY_FD": str(told),
+                    DISK: str(self._control),
+                    CLOCK: str(self._clock),
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -77,11 +93,27 @@ class _Control:
         return How(told["how"])
 
 
+def _let_clock_jump(path: Path) -> None:
+    """Before anything of the server is imported: some keep the functions, not the module."""
+    really = time.time_ns
+
+    def time_ns() -> int:
+        try:
+            ahead = int(path.read_text("ascii"))
+        except FileNotFoundError:
+            ahead = 0
+        return really() + ahead * 1_000_000_000
+
+    time.time_ns = time_ns
+    time.time = lambda: time_ns() / 1e9
+
+
 def main() -> int:
+    _let_clock_jump(Path(os.environ.pop(CLOCK)))
     from rookhold_server.serve import main as serve
 
     with FaultyDisk(Path(os.environ["ROOKHOLD_DB"])) as disk:
-        disk.rule = _Control(Path(os.environ.pop(CONTROL)))
+        disk.rule = _Control(Path(os.environ.pop(DISK)))
         return serve([])
 
 

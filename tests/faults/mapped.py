@@ -47,12 +47,14 @@ class Mounted:
             image.truncate(self.sectors * SECTOR)
         tool("mke2fs", "-q", "-t", "ext4", "-m", "0", *self._journal, str(self._image))
         self.at.mkdir()
-        self.device = tool("losetup", "--find", "--show", str(self._image))
-        self._stack.callback(tool, "losetup", "--detach", self.device)
-        self._prepare(self._stack)
-        self.mount()
-        self._stack.callback(self.unmount)
-        self.at.chmod(0o700)
+        with ExitStack() as stack:
+            self.device = tool("losetup", "--find", "--show", str(self._image))
+            stack.callback(tool, "losetup", "--detach", self.device)
+            self._prepare(stack)
+            self.mount()
+            stack.callback(self.unmount)
+            self.at.chmod(0o700)
+            self._stack = stack.pop_all()
         return self
 
     def _prepare(self, stack: ExitStack) -> None:
@@ -83,7 +85,8 @@ class Mapped(Mounted):
         self._below = self.device
         tool("dmsetup", "create", self.name, "--noudevsync", "--table", self._table("linear"))
         stack.callback(tool, "dmsetup", "remove", "--noudevsync", "--retry", self.name)
-        self.device = f"/dev/mapper/{self.name}"
+        minor = tool("dmsetup", "info", "-c", "--noheadings", "-o", "minor", self.name)
+        self.device = f"/dev/dm-{minor}"  # the name that the kernel itself gives, without udev
 
     def _table(self, kind: str) -> str:
         tables = {
