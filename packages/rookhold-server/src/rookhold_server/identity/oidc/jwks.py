@@ -6,6 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
@@ -99,7 +100,7 @@ def _load(jwk: dict[str, Any]) -> VerifyingKey | None:
         return None
     try:
         public = load({"kty": kty, **{name: jwk[name] for name in members}})
-    except (InvalidKeyError, ValueError, OverflowError):
+    except (InvalidKeyError, UnsupportedAlgorithm, ValueError, OverflowError):
         return None
     if isinstance(public, RSAPublicKey) and public.key_size not in _RSA_BITS:
         return None
