@@ -103,7 +103,7 @@ def bar() -> Iterator[Callable[[Any], None] | None]:
 
 
 def kept(paths: tuple[Path, ...]) -> list[Any]:
-    """Read evidence that was kept elsewhere; a folder is one that `rookhold run` wrote."""
+    """Read evidence that was kept elsewhere; a folder holds what `rookhold run` writes."""
     verify = part("rookhold_store.verify")
     errors = part("rookhold_store.errors")
     found = []
@@ -118,7 +118,8 @@ def kept(paths: tuple[Path, ...]) -> list[Any]:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = [path / name for name in _EVIDENCE if (path / name).exists()]
+    folders = (path, *sorted(path.iterdir()))
+    found = [folder / name for folder in folders for name in _EVIDENCE if (folder / name).is_file()]
     if not found:
         raise FilesError(f"{path} holds no evidence")
     return found

@@ -23,7 +23,7 @@ _VERIFY_EPILOG: Final = """
 Examples:
   rookhold db verify
   rookhold db verify /var/lib/rookhold/rookhold.db --json
-  rookhold db verify --receipt kept/receipt.json --receipt kept-too/
+  rookhold db verify --receipt receipt.json --receipt rookhold-evidence
   rookhold db verify --jobs 01890a5d-ac96-774b-bcce-b302099a8057
 
 \b
@@ -81,7 +81,7 @@ def command() -> None:
     type=_DATABASE,
     metavar="FILE",
     help="Evidence that was kept elsewhere: a receipt, an envelope, a result, an event hash, or a"
-    " folder that run wrote. Repeatable.",
+    " folder that run wrote, or one of those. Repeatable.",
 )
 @_JSON
 def verify(
