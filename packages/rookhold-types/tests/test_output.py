@@ -145,3 +145,41 @@ def test_ten_thousand_records_fold_in_a_blink(exact: bool) -> None:
     folded = fold(events)
     assert time.perf_counter() - before < 0.2  # about 3 ms
     assert folded.stdout.count("\n") == 10_000
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "stdout": {"line": "a", "eol": True},
+    "stderr": {"line": "a", "eol": True},
+    "violation": {"rule": "r", "detail": {}},
+    "artifact": {"path": "output/a", "content_base64": "", "size_bytes": 0, "sha256": "0" * 64},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        *((kind, {"legacy_invalid_data_json": "x"}) for kind in GOOD),
+        *((kind, ["no", "object"]) for kind in GOOD),
+        ("stdout", {"line": 5, "eol": True}),
+        ("stderr", {"line": "a", "eol": 1}),
+        ("stdout", {"line": "a", "eol": True, "raw_base64": 7}),
+        ("violation", {"rule": "r", "detail": "none"}),
+        ("artifact", {**GOOD["artifact"], "size_bytes": True}),
+    ],
+)
+def test_an_event_without_a_hash_that_cannot_be_read_counts_as_truncated(
+    kind: str, data: Any
+) -> None:
+    good = [WireEvent(seq=1, ts_ms=0, kind=kind, data=GOOD[kind])]
+    folded = fold([*good, WireEvent(seq=2, ts_ms=0, kind=kind, data=data), *good])
+    wanted = fold([*good, *good])
+    assert not wanted.truncated
+    assert folded.truncated
+    for name in ("stdout", "stderr", "violations", "artifacts"):
+        assert getattr(folded, name) == getattr(wanted, name)
+
+
+@pytest.mark.parametrize("kind", ["stdout", "stderr"])
+def test_a_hashed_event_that_cannot_be_read_is_an_error(kind: str) -> None:
+    with pytest.raises(EventDataError):
+        fold([WireEvent(seq=1, ts_ms=0, kind=kind, data={"line": "a"}, hash_version=1)])

@@ -2,12 +2,25 @@
 
 import binascii
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from rookhold_types.errors import EventDataError
-from rookhold_types.events import EventKind, WireEvent
+from rookhold_types.events import LEGACY_VERSION, EventKind, WireEvent
+
+# What an event of these kinds has, at the least.
+_MEMBERS: Final[Mapping[str, Mapping[str, type]]] = {
+    EventKind.STDOUT.value: {"line": str, "eol": bool},
+    EventKind.STDERR.value: {"line": str, "eol": bool},
+    EventKind.VIOLATION.value: {"rule": str, "detail": dict},
+    EventKind.ARTIFACT.value: {
+        "path": str,
+        "content_base64": str,
+        "size_bytes": int,
+        "sha256": str,
+    },
+}
 
 
 class Folded(Struct, frozen=True, kw_only=True):
@@ -26,8 +39,32 @@ class Folded(Struct, frozen=True, kw_only=True):
 
 
 def fold(events: Iterable[WireEvent]) -> Folded:
-    """Fold events in their order; those of other kinds, also unknown ones, do not take part."""
-    return fold_records((event.kind, event.data) for event in events)
+    """Fold events in their order; those of other kinds, also unknown ones, do not take part.
+
+    An event of the time before the hashes may hold anything. One that cannot be read is left out,
+    and what is left counts as truncated.
+    """
+    return fold_records(
+        (EventKind.TRUNCATED.value, {}) if _unreadable(event) else (event.kind, event.data)
+        for event in events
+    )
+
+
+def _unreadable(event: WireEvent) -> bool:
+    members = _MEMBERS.get(event.kind)
+    if event.hash_version != LEGACY_VERSION or members is None:
+        return False
+    data: object = event.data
+    if not isinstance(data, dict):
+        return True
+    if any(type(data.get(name)) is not wanted for name, wanted in members.items()):
+        return True
+    if "line" in members:
+        try:
+            record_bytes(data)
+        except EventDataError:
+            return True
+    return False
 
 
 def fold_records(records: Iterable[tuple[str, dict[str, Any]]]) -> Folded:
