@@ -44,7 +44,8 @@ def row_bytes(*texts: str | bytes | None) -> int:
 
 def event_bytes(kind: str, data_json: bytes, prev_hash: str, event_hash: str) -> int:
     """Return the charge of one event; hashes are ASCII."""
-    return ROW_BYTES + len(kind.encode()) + len(data_json) + len(prev_hash) + len(event_hash)
+    kind_bytes = len(kind) if kind.isascii() else len(kind.encode())
+    return ROW_BYTES + kind_bytes + len(data_json) + len(prev_hash) + len(event_hash)
 
 
 def open_account(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rookhold_store.accounting import event_bytes
@@ -26,6 +25,7 @@ _INSERT: Final = """
 INSERT INTO events (job_id, seq, ts_ms, kind, data_json, prev_hash, event_hash, hash_version)
 VALUES """
 _ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?)"
+_COLUMNS: Final = _ROW.count("?")
 # Between two statements the writer may have to wait for the interpreter. Statements for so many
 # rows, and for each number below, are few enough to stay prepared.
 _ROWS_MAX: Final = 32
@@ -56,7 +56,7 @@ class Draft(NamedTuple):
 class Linked(NamedTuple):
     """Events with their places: as rows, as others will see them, where they lead, their charge."""
 
-    rows: list[tuple[Any, ...]]
+    values: list[Any]  # those of all rows in one, as a statement takes them
     events: tuple[WireEvent, ...]
     head: Head
     retained_bytes: int
@@ -64,8 +64,6 @@ class Linked(NamedTuple):
 
 def draft(kind: str, data: dict[str, Any]) -> Draft:
     """Prepare an event; raises CanonicalError for data that has no canonical JSON."""
-    if not kind.strip():
-        raise InvalidOperationError("an event kind is blank")
     return Draft(kind, data, canonical(data))
 
 
@@ -73,9 +71,12 @@ def drafts(events: Sequence[tuple[str, dict[str, Any]]]) -> list[Draft]:
     """Prepare a batch of events that somebody else than the store has to tell."""
     if len(events) > EVENT_BATCH_MAX:
         raise InvalidOperationError("the batch is too large", events=len(events))
-    if any(kind in _RESERVED_KINDS for kind, _ in events):
+    kinds = {kind for kind, _ in events}
+    if kinds & _RESERVED_KINDS:
         raise InvalidOperationError("an event of this kind is written by its own operation")
-    return [draft(kind, data) for kind, data in events]
+    if not all(kind.strip() for kind in kinds):
+        raise InvalidOperationError("an event kind is blank")
+    return [Draft(kind, data, canonical(data)) for kind, data in events]
 
 
 def head(seq: int | None, event_hash: str | None) -> Head:
@@ -86,13 +87,13 @@ def head(seq: int | None, event_hash: str | None) -> Head:
 def link(job_id: str, after: Head, drafts: Sequence[Draft], ts_ms: int) -> Linked:
     """Give `drafts` their places after `after`; pure, so that a first event needs no database."""
     seq, previous = after
-    rows: list[tuple[Any, ...]] = []
+    values: list[Any] = []
     events: list[WireEvent] = []
     retained = 0
     for kind, data, data_json in drafts:
         seq += 1
         digest = event_hash(job_id, previous, seq, ts_ms, kind, data_json)
-        rows.append((job_id, seq, ts_ms, kind, data_json.decode(), previous, digest, HASH_VERSION))
+        values += (job_id, seq, ts_ms, kind, data_json.decode(), previous, digest, HASH_VERSION)
         events.append(
             WireEvent(
                 seq=seq,
@@ -106,12 +107,12 @@ def link(job_id: str, after: Head, drafts: Sequence[Draft], ts_ms: int) -> Linke
         )
         retained += event_bytes(kind, data_json, previous, digest)
         previous = digest
-    return Linked(rows, tuple(events), Head(seq, previous), retained)
+    return Linked(values, tuple(events), Head(seq, previous), retained)
 
 
 def write(db: apsw.Connection, linked: Linked) -> None:
     """Insert linked events, in the caller's transaction."""
-    rows = linked.rows
-    for first in range(0, len(rows), _ROWS_MAX):
-        some = rows[first : first + _ROWS_MAX]
-        db.execute(_INSERTS[len(some)], tuple(itertools.chain.from_iterable(some)))
+    values = linked.values
+    for first in range(0, len(values), _ROWS_MAX * _COLUMNS):
+        some = values[first : first + _ROWS_MAX * _COLUMNS]
+        db.execute(_INSERTS[len(some) // _COLUMNS], some)

@@ -47,12 +47,12 @@ def event_hash(
 
     Every text is preceded by its length, so that no two different events share a preimage.
     """
+    previous = prev_hash.encode("ascii")
     preimage = b"".join(
         (
-            CHAIN_DOMAIN,
-            _field(job_id),
-            len(prev_hash).to_bytes(8, "big"),
-            prev_hash.encode("ascii"),
+            _beginning(job_id),
+            len(previous).to_bytes(8, "big"),
+            previous,
             seq.to_bytes(8, "big", signed=True),
             ts_ms.to_bytes(8, "big", signed=True),
             _field(kind),
@@ -61,6 +61,12 @@ def event_hash(
         )
     )
     return hashlib.sha256(preimage).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _beginning(job_id: str) -> bytes:
+    """Return how the preimage of each event of a job begins."""
+    return CHAIN_DOMAIN + _field(job_id)
 
 
 @lru_cache(maxsize=256)
