@@ -24,11 +24,13 @@ from rookhold_store import (
     StorageLimits,
     StorageUnavailableError,
     Store,
+    Sweep,
     TenantQuotaError,
     quota,
 )
 from rookhold_store.accounting import RESERVE_ACCEPTED, RESERVE_PENDING, findings
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
+from rookhold_types.jobs import JobSpec
 from rookhold_types.states import JobStatus
 
 MIB = 1024 * 1024
@@ -334,6 +336,18 @@ def test_many_threads_fill_a_quota_exactly(reopen: Reopen) -> None:
     store = reopen(tenant=8 * one)
     with unchanged(store), pytest.raises(TenantQuotaError):
         Jobs(store).accept()
+
+
+def test_what_retention_removes_is_room_again(reopen: Reopen) -> None:
+    store = reopen()
+    done = Jobs(store).finished(key="k")
+    store.call(Jobs(store).attestation(done, result_artifact=b"a" * MIB))
+    Jobs(store).accept()
+    store = reopen(tenant=store.read.charged_bytes() + RESERVE_ACCEPTED + MIB)
+    with unchanged(store), pytest.raises(TenantQuotaError):
+        Jobs(store).accept(spec=JobSpec(language="bash", code="x" * MIB))
+    assert store.call(Sweep(now_ms=CLOCK() + 1, age_ms=0)).jobs_deleted == 1
+    Jobs(store).accept(spec=JobSpec(language="bash", code="x" * MIB))
 
 
 def test_usage_tells_what_is_there_and_what_is_promised(reopen: Reopen) -> None:
