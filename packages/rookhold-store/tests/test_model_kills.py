@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from rookhold_store.testing_model import Model
 from rookhold_store.testing_traffic import Life
 
 CHILD = Path(__file__).parent / "programs" / "traffic_until_killed.py"
-JOBS_OF_A_SWEEP = range(65)
-Lives = list[tuple[int, int, list[int]]]
+Sweepings = list[tuple[int, int]]  # the jobs and events that each sweep deleted
+Lives = list[tuple[int, int, Sweepings]]
 
 
 def live(path: Path, lives: Lives, dice: random.Random) -> list[str]:
@@ -47,23 +48,33 @@ def past(lives: Lives) -> tuple[Model, list[Operation[object]]]:
     return model, rest
 
 
-def survived(store: Store, model: Model, rest: list[Operation[object]]) -> tuple[int, list[int]]:
+def sweeps(model: Model, op: Sweep) -> Iterator[tuple[int, int]]:
+    """Yield the jobs and events that a sweep may have deleted: whole ones, then part of one."""
+    events = 0
+    for jobs, job_id in enumerate(model.sweep_turn(op)):
+        of_this = len(model.jobs[job_id].events)
+        yield from ((jobs, events + part) for part in range(of_this))
+        events += of_this
+        yield jobs + 1, events
+
+
+def survived(store: Store, model: Model, rest: list[Operation[object]]) -> tuple[int, Sweepings]:
     """Return how many operations took place beyond the acknowledged ones, and what sweeps did.
 
     Those of a group share commits in their order, so that what took place is the first of them.
     """
-    tried = []
+    tried: list[str] = []
     for more in range(len(rest) + 1):
-        sweeping = bool(rest) and isinstance(rest[0], Sweep) and more == 1
-        for deleted in JOBS_OF_A_SWEEP if sweeping else [0]:
+        sweep = rest[0] if more and isinstance(rest[0], Sweep) else None
+        for jobs, events in [(0, 0)] if sweep is None else sweeps(model, sweep):
             then = model.copy()
-            hint = Swept(jobs_deleted=deleted, events_deleted=0, more_remaining=False)
+            hint = Swept(jobs_deleted=jobs, events_deleted=events, more_remaining=False)
             for op in rest[:more]:
                 then.apply(op, hint)
             then.reopen()
             tried = then.differences(store)
             if not tried:
-                return more, [deleted] if sweeping else []
+                return more, [] if sweep is None else [(jobs, events)]
     raise AssertionError(tried)
 
 
@@ -73,7 +84,10 @@ def run(path: Path, seed: int, kills: int) -> None:
     for _ in range(kills):
         lives.append((dice.randrange(2**32), 0, []))
         said = live(path, lives, dice)
-        swept = [int(line) for line in said if line != "-"]
+        swept = [
+            (int(jobs), int(events))
+            for jobs, _, events in (line.partition(" ") for line in said if line != "-")
+        ]
         lives[-1] = (lives[-1][0], len(said), swept)
         model, rest = past(lives)
         with Store.open(path, binding=anything_binds) as store:

@@ -34,7 +34,7 @@ from rookhold_store.operations import (
     Swept,
     WaiveAttestation,
 )
-from rookhold_store.retention import BYTES_MAX, EVENTS_MAX
+from rookhold_store.retention import EVENTS_MAX
 from rookhold_types.canonical import canonical
 from rookhold_types.events import check_chain
 from rookhold_types.jobs import Requirements
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 MIB: Final = 1024 * 1024
 HASH: Final = "0" * 64  # as long as any
+NOTHING_SWEPT: Final = Swept(jobs_deleted=0, events_deleted=0, more_remaining=False)
 Told = tuple[Any, ...]
 
 
@@ -146,13 +147,13 @@ class Model:
     def apply(self, op: Operation[Any], answer: object = None) -> Told:
         """Do an operation and return what a store must say to it.
 
-        A sweep alone may do less than it could: it is told how much by `answer`.
+        A sweep may do less than it could, for lack of time: `answer` tells how much it did.
         """
         match op:
             case Accept():
                 return self._accept(op)
             case Sweep():
-                return self._sweep(op, answer.jobs_deleted if isinstance(answer, Swept) else 0)
+                return self._sweep(op, answer if isinstance(answer, Swept) else NOTHING_SWEPT)
             case RetryAttestations():
                 return self._retry(op)
             case ProveWritable():
@@ -247,7 +248,8 @@ class Model:
         ids = sorted(job.accept.job_id for job in failed)
         return ("retried", *ids) if ids else ("events",)
 
-    def _sweep(self, op: Sweep, deleted: int) -> Told:
+    def sweep_turn(self, op: Sweep) -> list[str]:
+        """Return whose turn it is: what is begun, then what is old enough, the oldest first."""
         begun = sorted(
             (job.hidden_at_ms, job.accept.job_id)
             for job in self.jobs.values()
@@ -258,21 +260,30 @@ class Model:
             for job in self._visible()
             if job.finished_at_ms is not None and job.finished_at_ms < op.now_ms - op.age_ms
         )
-        turn = [job_id for _, job_id in begun + old]
-        gone, events, size = 0, 0, 0
-        for job_id in turn[: op.max_jobs]:
-            job = self.jobs[job_id]
-            weight = job.retained() - len(job.spec)
-            if events + len(job.events) <= EVENTS_MAX and size + weight <= BYTES_MAX:
-                if gone and gone == deleted:
-                    break
-                del self.jobs[job_id]
-                gone, events, size = gone + 1, events + len(job.events), size + weight
-                continue
-            if gone == 0:
-                events = _shorten(job, op.now_ms)
-            break
-        return ("Swept", gone, events, any(job_id in self.jobs for job_id in turn))
+        return [job_id for _, job_id in begun + old]
+
+    def _sweep(self, op: Sweep, answer: Swept) -> Told:
+        """Do as much as is said to have been done, as far as that is allowed.
+
+        Whole jobs in their order, and then perhaps a part of the next one, which is hidden.
+        """
+        turn = self.sweep_turn(op)
+        whole, rest = turn[: min(answer.jobs_deleted, op.max_jobs)], answer.events_deleted
+        for job_id in whole:
+            rest -= len(self.jobs.pop(job_id).events)
+        partly = turn[len(whole) :][:1]
+        taken = min(rest, EVENTS_MAX, *(len(self.jobs[job_id].events) for job_id in partly))
+        if partly and taken > 0:
+            job = self.jobs[partly[0]]
+            job.receipt = None
+            if job.hidden_at_ms is None:
+                job.hidden_at_ms = op.now_ms
+            del job.events[-taken:]
+            rest -= taken
+        elif turn and not whole:
+            return ("Swept", "something")
+        more = any(job_id in self.jobs for job_id in turn)
+        return ("Swept", len(whole), answer.events_deleted - rest, more)
 
     def differences(self, store: Store) -> list[str]:
         """Return in what the store's own answers differ from what they should be."""
@@ -402,19 +413,6 @@ def _without_signature(
     elif isinstance(op, FailAttestation):
         job.outbox, job.reserved = op.code, 0
     return (True,)
-
-
-def _shorten(job: ModelJob, now_ms: int) -> int:
-    if job.hidden_at_ms is None:
-        job.hidden_at_ms, job.receipt = now_ms, None
-    taken = size = 0
-    while job.events and taken < EVENTS_MAX:
-        size += job.events[-1].size
-        if taken and size > BYTES_MAX:
-            break
-        job.events.pop()
-        taken += 1
-    return taken
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

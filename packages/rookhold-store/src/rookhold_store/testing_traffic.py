@@ -175,16 +175,18 @@ class Life:
         together = [kind for kind in kinds if kind not in (Sweep, PersistAttestation)]
         return [self._traffic.operation(jobs, kind) for kind in together]
 
-    def replay(self, count: int, swept: Sequence[int]) -> list[Operation[Any]]:
-        """Do the first `count` operations; return those of the last group that were not done."""
+    def replay(self, count: int, swept: Sequence[tuple[int, int]]) -> list[Operation[Any]]:
+        """Do the first `count` operations; return those of the last group that were not done.
+
+        `swept` are the jobs and the events that each sweep among them deleted.
+        """
         sweeps = iter(swept)
         while True:
             group = self.group()
             for done, op in enumerate(group):
                 if count == 0:
                     return group[done:]
-                hint = next(sweeps) if isinstance(op, Sweep) else 0
-                self._model.apply(
-                    op, Swept(jobs_deleted=hint, events_deleted=0, more_remaining=False)
-                )
+                jobs, events = next(sweeps) if isinstance(op, Sweep) else (0, 0)
+                answer = Swept(jobs_deleted=jobs, events_deleted=events, more_remaining=False)
+                self._model.apply(op, answer)
                 count -= 1

@@ -8,7 +8,7 @@ import json
 import random
 import sys
 
-from rookhold_store import Store, StoreError, Sweep, Swept
+from rookhold_store import Store, StoreError, Swept
 from rookhold_store.testing import anything_binds
 from rookhold_store.testing_model import Model, told
 from rookhold_store.testing_traffic import Life, signed
@@ -38,5 +38,5 @@ while True:
         wanted = model.apply(op, answer)
         if told(answer) != wanted:
             say(f"wrong: {told(answer)} instead of {wanted} to {op}")
-        deleted = answer.jobs_deleted if isinstance(answer, Swept) else 0
-        say(str(deleted) if isinstance(op, Sweep) else "-")
+        swept = isinstance(answer, Swept)
+        say(f"{answer.jobs_deleted} {answer.events_deleted}" if swept else "-")
