@@ -1,4 +1,4 @@
-"""Requests to stop that come at the worst moment."""
+"""Signals that come at the worst moment."""
 
 import os
 import signal
@@ -16,15 +16,16 @@ import sys
 import anyio
 from rookhold_server.signals import Signals
 async def main():
-    with Signals() as signals:
+    with Signals(reloads=True) as signals:
         print("ready", flush=True)
-        await signals.next()
+        while not (await signals.next()).stop:
+            pass
     return 7
 sys.exit(anyio.run(main))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_storm_of_signals_changes_neither_exit_status_nor_output(number: signal.Signals) -> None:
     for _ in range(5):
         with subprocess.Popen(
@@ -32,6 +33,8 @@ def test_a_storm_of_signals_changes_neither_exit_status_nor_output(number: signa
         ) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"ready\n"
+            if number == signal.SIGHUP:  # that alone ends nothing
+                os.kill(child.pid, signal.SIGTERM)
             while child.poll() is None:
                 os.kill(child.pid, number)
             assert child.stderr is not None
@@ -49,6 +52,28 @@ def test_a_request_before_anybody_listens_is_heard() -> None:
             with anyio.move_on_after(0.1) as scope:
                 await signals.next()
             assert scope.cancelled_caught
+
+    try:
+        anyio.run(main)
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def test_a_hang_up_asks_to_reload_where_something_can_be() -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    kept = {number: signal.getsignal(number) for number in numbers}
+
+    async def main() -> None:
+        with Signals() as signals:
+            assert signal.getsignal(signal.SIGHUP) == kept[signal.SIGHUP]
+        with Signals(reloads=True) as signals, anyio.fail_after(30):
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert await signals.next() == (False, True)
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await signals.next() == (True, True)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
     try:
         anyio.run(main)

@@ -59,6 +59,23 @@ def test_without_keys_the_public_one_works_and_is_announced(server: Server) -> N
         ),
         ({"ENV": SECRET}, "setting_invalid", "ROOKHOLD_ENV"),
         ({"READY_FD": "99"}, "setting_invalid", "ROOKHOLD_READY_FD"),
+        ({"CREDENTIALS_FILE": SECRET}, "setting_required", "ROOKHOLD_CREDENTIAL_PEPPER_FILE"),
+        (
+            {"CREDENTIALS_FILE": SECRET, "CREDENTIAL_PEPPER_FILE": SECRET},
+            "setting_invalid",
+            "ROOKHOLD_CREDENTIAL_PEPPER_FILE",
+        ),
+        ({"OIDC_ISSUER": f"https://{SECRET}"}, "setting_required", "ROOKHOLD_OIDC_AUDIENCE"),
+        (
+            {
+                "OIDC_ISSUER": f"https://{SECRET}.invalid",
+                "OIDC_AUDIENCE": f"https://{SECRET}.invalid",
+                "OIDC_JWKS_URL": f"https://{SECRET}.invalid/keys",
+                "OIDC_TENANT_MAP": f"{SECRET}=a",
+            },
+            "oidc_provider_unavailable",
+            "ROOKHOLD_OIDC_JWKS_URL",
+        ),
         ({"SANDBOX": "no-such-provider"}, "unknown_backend", None),
         ({"SANDBOX": "gvisor"}, "setting_required", "ROOKHOLD_ROOTFS"),
     ],

@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 
 from rookhold_attestation import PrivateKey
+from rookhold_server.identity.keeping import Keeper
+from rookhold_server.identity.private_files import Owner
+from rookhold_server.identity.scopes import Scope
 
 pytestmark = [pytest.mark.root, pytest.mark.readable]
 
@@ -242,6 +245,39 @@ def test_a_signal_to_the_supervisor_stops_the_server_in_order(
     assert gone(*pids, *jobs)
     lines = [json.loads(line) for line in running.log.splitlines()]
     assert [line["message"] for line in lines][-2:] == ["stopping", "stopped"]
+
+
+@pytest.mark.linux_ns
+def test_a_hang_up_of_the_supervisor_has_the_server_read_its_credentials(
+    production: Server, place: Path
+) -> None:
+    keys = place / "keys"
+    keys.mkdir(mode=0o700)
+    os.chown(keys, ACCOUNT, ACCOUNT)
+    keeper = Keeper(keys / "file", keys / "pepper", owner=Owner(ACCOUNT, ACCOUNT))
+
+    def create() -> str:
+        made = keeper.create(tenant="acme", principal=None, scopes=tuple(Scope), now_ms=1)
+        return made.token
+
+    token = create()
+    settings = {"CREDENTIALS_FILE": str(keys / "file"), "CREDENTIAL_PEPPER_FILE": keys / "pepper"}
+    running = production(**{name: str(path) for name, path in settings.items()}).start()
+    assert running.call("GET", "/v1/whoami", key=token)[0] == 200
+    another = create()  # by root, for the account
+    running.signal(signal.SIGHUP)
+    until = time.monotonic() + 60
+    while running.call("GET", "/v1/whoami", key=another)[0] != 200:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    (keys / "file").chmod(0o640)
+    running.signal(signal.SIGHUP)
+    while "credentials_kept" not in running.log:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert running.call("GET", "/v1/whoami", key=another)[0] == 200
+    assert another not in running.log
+    assert running.stop() == 0
 
 
 @pytest.mark.linux_ns
