@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,6 @@ from rookhold_store.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BUSY_TIMEOUT_MS: Final = 5000
 _BUSY_PAUSE_SECONDS: Final = 0.005
@@ -78,6 +78,17 @@ def trust_log(db: apsw.Connection) -> None:
     """Let the log of a database that was judged sound run into its file from now on."""
     db.wal_autocheckpoint(CHECKPOINT_PAGES)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+
+
+def leave(db: apsw.Connection) -> None:
+    """Close a file that is refused: a log with something in it stays, an empty one is tidied away.
+
+    Merely to read a file that uses a log makes SQLite put one beside it.
+    """
+    with suppress(OSError):
+        if Path(db.filename_wal).stat().st_size == 0:
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    db.close()
 
 
 def prepare_new(db: apsw.Connection) -> None:

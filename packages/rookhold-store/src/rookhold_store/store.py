@@ -93,7 +93,7 @@ class Store:
             WaiveAttestation: PreparedWaive,
             FailAttestation: PreparedFail,
             RetryAttestations: PreparedRetry,
-            Sweep: PreparedSweep,
+            Sweep: lambda op: PreparedSweep(op, self.read),
             ProveWritable: PreparedProof,
         }
 
@@ -127,10 +127,10 @@ class Store:
             files.secure_side_files(secured)
             connection.trust_log(db)
         except connection.ENGINE_ERRORS as exc:
-            db.close()
+            connection.leave(db)
             raise connection.as_ours(exc) from exc
         except BaseException:
-            db.close()
+            connection.leave(db)
             raise
         opened = cls(secured, db, binding=binding, clock=clock, quota=quota)
         opened.opening = opening
