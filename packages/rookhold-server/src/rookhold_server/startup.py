@@ -24,7 +24,8 @@ from rookhold_server.config.state_directory import (
     ensure_state_directory,
 )
 from rookhold_server.descriptors import claim_descriptors
-from rookhold_server.http.app import Application
+from rookhold_server.errors import ConflictingSettingError
+from rookhold_server.http.app import ROUTES, Application
 from rookhold_server.http.capacity import Pools
 from rookhold_server.http.readiness import Readiness
 from rookhold_server.http.services import Services
@@ -34,6 +35,8 @@ from rookhold_server.identity.opening import Identity, open_identity
 from rookhold_server.identity.rate_limit import RateLimiter
 from rookhold_server.jobs.engine import Engine, EngineSettings, SignerConfig
 from rookhold_server.jobs.room import foretell_refusals
+from rookhold_server.metrics.recorder import SILENT
+from rookhold_server.refusal import Refusal
 from rookhold_server.supervisor.account import check_account
 from rookhold_server.supervisor.grant import Grant, receive
 from rookhold_store import InstanceLock, StorageLimits, Store
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
     from rookhold_attestation import PrivateKey
     from rookhold_exec.executor import Executor, Posture
     from rookhold_server.config.settings import Settings
+    from rookhold_server.http.observing import Metrics
+    from rookhold_server.metrics.prometheus import PrometheusRecorder
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +93,7 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     check_account(settings.user)
     key = _signing_key(settings)
     identity = await open_identity(settings)
+    await _check_metrics_token(settings, identity)
     if settings.state_directory is not None:
         ensure_state_directory(settings.state_directory)
     async with AsyncExitStack() as stack:
@@ -116,14 +122,16 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
         stack.push_async_callback(_close, executor)
         await executor.open()
         _check_posture(settings, address, executor.posture)
+        recorder = _recorder(settings)
         engine = Engine(
             store=store,
             executor=executor,
             settings=_engine_settings(settings),
             signer=None if key is None else SignerConfig(key=key),
             clock=now_ms,
+            recorder=SILENT if recorder is None else recorder,
         )
-        yield _assemble(settings, identity, engine, key, listener, address, grant)
+        yield _assemble(settings, identity, engine, key, listener, address, grant, recorder)
 
 
 def _executor(settings: Settings, grant: Grant | None) -> Executor:
@@ -155,6 +163,7 @@ def _assemble(
     listener: socket.socket,
     address: Address,
     grant: Grant | None,
+    recorder: PrometheusRecorder | None,
 ) -> Gateway:
     began = time.monotonic()
     pools = Pools()
@@ -166,6 +175,8 @@ def _assemble(
         authenticator=identity.authenticator,
         limiter=RateLimiter(settings.rate_per_minute, time.time),
         tickets=TicketBook(now_ms, time.monotonic),
+        recorder=SILENT if recorder is None else recorder,
+        metrics=_metrics(settings, recorder, engine, pools, readiness),
         production=settings.production,
         workers=settings.workers,
         tenant_queue_capacity=settings.tenant_queue_capacity,
@@ -184,6 +195,43 @@ def _assemble(
         grant=grant,
         identity=identity,
     )
+
+
+def _recorder(settings: Settings) -> PrometheusRecorder | None:
+    """Nothing counts what nobody may see."""
+    if settings.metrics_token is None:
+        return None
+    from rookhold_server.metrics.prometheus import PrometheusRecorder
+
+    routes = {path: tuple(methods) for path, methods in ROUTES.items()}
+    return PrometheusRecorder(version=__version__, revision="", routes=routes)
+
+
+def _metrics(
+    settings: Settings,
+    recorder: PrometheusRecorder | None,
+    engine: Engine,
+    pools: Pools,
+    readiness: Readiness,
+) -> Metrics | None:
+    if recorder is None or settings.metrics_token is None:
+        return None
+    from rookhold_server.http.observing import Metrics
+
+    token = settings.metrics_token.text.encode()
+    return Metrics(token, recorder, engine=engine, pools=pools, readiness=readiness)
+
+
+async def _check_metrics_token(settings: Settings, identity: Identity) -> None:
+    """A token that is also somebody's credential would hand the one out with the other."""
+    if settings.metrics_token is None:
+        return
+    header = (b"authorization", b"Bearer " + settings.metrics_token.text.encode())
+    try:
+        await identity.authenticator.authenticate([header])
+    except Refusal:
+        return
+    raise ConflictingSettingError("ROOKHOLD_METRICS_TOKEN", "is also the credential of a tenant")
 
 
 def _engine_settings(settings: Settings) -> EngineSettings:

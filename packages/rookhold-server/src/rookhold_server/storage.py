@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import asyncio  # noqa: TID251 - settles a loop future from the store's writer thread
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import contextmanager, suppress
+from time import perf_counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rookhold_server.errands import Errands
-from rookhold_store import ProveWritable, ReserveReachedError, StorageUnavailableError
+from rookhold_server.metrics.recorder import SILENT, Recorder, StorageWork
+from rookhold_store import (
+    Accept,
+    Append,
+    CancelQueued,
+    Finalise,
+    ProveWritable,
+    RecoverRunning,
+    ReserveReachedError,
+    Start,
+    StorageUnavailableError,
+    StoreClosedError,
+)
+from rookhold_store.operations import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from rookhold_server.jobs.ports import ConsistentReads
@@ -19,14 +34,27 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+# Attestations and the proof that follows a failure are not among what is counted.
+_WORK: Final = MappingProxyType(
+    {
+        Accept: StorageWork.ACCEPT,
+        Start: StorageWork.START,
+        Append: StorageWork.EVENTS,
+        Finalise: StorageWork.FINALIZE,
+        CancelQueued: StorageWork.FINALIZE,
+        RecoverRunning: StorageWork.RECOVERY,
+        Sweep: StorageWork.RETENTION,
+    }
+)
 READER_THREADS = 8  # each has a connection; more would only wait for the same two cores
 
 
 class Storage:
     """Satisfies `jobs.ports.JobStore` over the embedded store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, recorder: Recorder = SILENT) -> None:
         self._store = store
+        self._recorder = recorder
         self._threads = Errands("rookhold-store-reader", READER_THREADS)
         self._writable = True  # as far as the operations that we saw can tell
 
@@ -36,11 +64,12 @@ class Storage:
         Its rows are prepared by whoever submits it; `large` has a thread do that. Cancelling the
         call does not withdraw the operation: it may still be committed.
         """
-        if large:
-            submitted = await self._threads.run(lambda: self._store.submit(operation))
-        else:
-            submitted = self._store.submit(operation)
-        return await self._committed(submitted)
+        with self._timed(_WORK.get(type(operation))):
+            if large:
+                submitted = await self._threads.run(lambda: self._store.submit(operation))
+            else:
+                submitted = self._store.submit(operation)
+            return await self._committed(submitted)
 
     async def run_made(self, make: Callable[[ConsistentReads], Operation[R] | None]) -> R | None:
         """Make an operation, submit it in the same thread, return once it is durable."""
@@ -69,10 +98,11 @@ class Storage:
 
         A commit is tried only then: an idle store is not written to for the sake of asking.
         """
-        readable = await self.read(lambda reads: reads.probe())
-        if readable and not self._writable:
-            await self.run(ProveWritable())
-            self._writable = True
+        with self._timed(StorageWork.READINESS):
+            readable = await self._threads.run(lambda: self._store.read.probe())
+            if readable and not self._writable:
+                await self.run(ProveWritable())
+                self._writable = True
         return readable
 
     async def read(self, query: Callable[[ConsistentReads], R], *, brief: bool = False) -> R:
@@ -81,9 +111,28 @@ class Storage:
         A brief one runs here and now: writers never make a reader of this store wait, and handing a
         look-up by key to a thread keeps the loop busy for longer than the look-up.
         """
-        if brief:
-            return query(self._store.read)
-        return await self._threads.run(lambda: query(self._store.read))
+        with self._timed(StorageWork.READ):
+            if brief:
+                return query(self._store.read)
+            return await self._threads.run(lambda: query(self._store.read))
+
+    @contextmanager
+    def _timed(self, work: StorageWork | None) -> Iterator[None]:
+        """Note how long it took and whether the storage failed; a refusal of its rules is none."""
+        if work is None or self._recorder is SILENT:
+            yield
+            return
+        began, failed = perf_counter(), True
+        try:
+            yield
+            failed = False
+        except (StorageUnavailableError, StoreClosedError):
+            raise
+        except Exception:
+            failed = False
+            raise
+        finally:
+            self._recorder.stored(work, perf_counter() - began, failed=failed)
 
 
 async def _answer(submitted: Future[R]) -> R:

@@ -112,6 +112,10 @@ SELECT j.job_id, j.request_sha256 FROM idempotency_keys j
 WHERE j.tenant = ? AND j.idempotency_key = ? AND {_VISIBLE}
 """
 _UNFINISHED: Final = frozenset({JobStatus.QUEUED, JobStatus.RUNNING})
+_OUTBOX_COUNTS: Final = """
+SELECT count(*) FILTER (WHERE failed_at_ms IS NULL),
+  count(*) FILTER (WHERE failed_at_ms IS NOT NULL) FROM attestation_outbox
+"""
 _COUNT: Final = "SELECT count(*) FROM jobs WHERE tenant = ? AND status = ?"
 _CHARGED_TENANT: Final = "SELECT charged_bytes FROM tenant_storage_usage WHERE tenant = ?"
 _RETAINED: Final = "SELECT retained_bytes FROM job_storage_usage WHERE job_id = ?"
@@ -278,6 +282,12 @@ class Reads:
             queued = db.execute(_COUNT, (tenant, "queued")).get
             running = db.execute(_COUNT, (tenant, "running")).get
         return Counts(queued=queued, running=running)
+
+    def outbox_counts(self) -> tuple[int, int]:
+        """Return how many jobs wait for their signature, and how many were given up with a code."""
+        with self._use() as db:
+            pending, failed = db.execute(_OUTBOX_COUNTS).get
+        return int(pending), int(failed)
 
     def retained_bytes(self, job_id: str) -> int:
         """Return how many bytes the rows of a job hold, 0 without such a job; of any tenant."""

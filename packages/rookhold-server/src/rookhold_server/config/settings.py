@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from rookhold_server.config.address import Address
 from rookhold_server.config.oidc import OidcSettings, read_oidc
-from rookhold_server.config.values import MalformedValueError
+from rookhold_server.config.values import Hidden, MalformedValueError
 from rookhold_server.config.variables import CLIENT_ONLY, NOT_BUILT, PARSERS, PREFIX
 from rookhold_server.errors import (
     ConflictingSettingError,
@@ -67,6 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     credentials_file: Path | None  # both or neither
     pepper_file: Path | None
     oidc: OidcSettings | None
+    metrics_token: Hidden | None
     signing_key_file: Path | None
     ready_fd: int | None
     lifeline_fd: int | None
@@ -131,6 +132,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         credentials_file=credentials_file,
         pepper_file=pepper_file,
         oidc=oidc,
+        metrics_token=value("ROOKHOLD_METRICS_TOKEN", None),
         signing_key_file=_signing_key_file(value, production=production),
         ready_fd=value("ROOKHOLD_READY_FD", None),
         lifeline_fd=value("ROOKHOLD_LIFELINE_FD", None),

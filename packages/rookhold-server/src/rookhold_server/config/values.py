@@ -17,6 +17,7 @@ _TRUE: Final = frozenset({"1", "true", "yes", "on"})
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
 _DIGITS: Final = re.compile(r"[0-9]{1,20}", re.ASCII)
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
+_TOKEN_MIN: Final = 16
 _ACCOUNT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 LAST_ID: Final = 4_294_967_294  # of uids and gids; to the kernel the one above means "unchanged"
 
@@ -96,6 +97,26 @@ def executable(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise MalformedValueError("must name an executable")
     return text
+
+
+class Hidden:
+    """A secret that no printed form of what holds it shows."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return "<hidden>"
+
+
+def token(text: str) -> Hidden:
+    """Visible ASCII, at least 16 characters: short ones can be tried."""
+    stripped = text.strip()
+    if len(stripped) < _TOKEN_MIN or not all("!" <= c <= "~" for c in stripped):
+        raise MalformedValueError("must be at least 16 visible ASCII characters")
+    return Hidden(stripped)
 
 
 def tenant_weights(text: str) -> dict[str, int]:

@@ -87,6 +87,7 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_CREDENTIALS_FILE": values.path,
         "ROOKHOLD_CREDENTIAL_PEPPER_FILE": values.path,
         **oidc.PARSERS,
+        "ROOKHOLD_METRICS_TOKEN": values.token,
         "ROOKHOLD_ATTESTATION_MODE": values.word_choice(_SIGNING),
         "ROOKHOLD_ATTESTATION_KEY_FILE": values.path,
         # Between a parent and its gateway, not for operators.
@@ -102,7 +103,6 @@ NOT_BUILT: Final = frozenset(
         "ROOKHOLD_CONFIG_FILE",
         "ROOKHOLD_TLS_CERT_FILE",
         "ROOKHOLD_TLS_KEY_FILE",
-        "ROOKHOLD_METRICS_TOKEN",
     }
 )
 

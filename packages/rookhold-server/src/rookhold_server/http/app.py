@@ -16,6 +16,7 @@ from rookhold_server.http.routes import (
     docs,
     job,
     jobs,
+    metrics,
     result,
     service,
     stream,
@@ -24,6 +25,7 @@ from rookhold_server.http.routes import (
 from rookhold_server.http.stream.opening import from_ticket, from_ticket_or_key
 from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
+from rookhold_server.metrics.recorder import REJECTIONS
 from rookhold_server.refusal import Refusal
 from rookhold_store import StorageUnavailableError
 from rookhold_types.errors import InvalidJsonError, SpecError
@@ -66,6 +68,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
     "/v1/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
     "/whoami": {"GET": Endpoint(service.whoami, Scope.SERVICE_READ)},
     "/.well-known/oauth-protected-resource": {"GET": Endpoint(well_known.protected_resource)},
+    "/metrics": {"GET": Endpoint(metrics.operator)},
     "/openapi.json": {"GET": Endpoint(docs.document)},
     "/docs": {"GET": Endpoint(docs.page)},
     "/healthz": {"GET": Endpoint(service.healthz)},
@@ -79,6 +82,7 @@ class Application:
     def __init__(
         self, services: Services, routes: Mapping[str, Mapping[str, Endpoint]] = ROUTES
     ) -> None:
+        self._recorder = services.recorder
         self._router = Router(
             [Route(path, _Resource(path, methods, services)) for path, methods in routes.items()],
             redirect_slashes=False,
@@ -89,9 +93,11 @@ class Application:
         began = time.perf_counter()
         call = Call(scope, receive, send)
         scope[_CALL] = call
+        self._recorder.request_began()
         try:
             await self._router(scope, receive, send)
         except (Refusal, SpecError, InvalidJsonError) as refusal:
+            self._note(call, refusal.code)
             status, headers, body = problem(refusal, call.request_id)
             await _answer(call, status, body, headers)
         except StorageUnavailableError as unavailable:  # never "not found", never an empty list
@@ -103,6 +109,10 @@ class Application:
             if not call.started:  # half an answer cannot be taken back: the transport then closes
                 status, body = internal_error(call.request_id)
                 await _answer(call, status, body, [])
+        finally:
+            self._recorder.request_ended(
+                call.method, call.route, call.status, time.perf_counter() - began
+            )
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "request",
@@ -114,6 +124,15 @@ class Application:
                     "ms": round((time.perf_counter() - began) * 1000, 2),
                 },
             )
+
+    def _note(self, call: Call, code: str) -> None:
+        """Count what was refused for want of room; some codes count only for a submission."""
+        rejection = REJECTIONS.get(code)
+        if rejection is None:
+            return
+        submission = call.method == "POST" and call.route == "/v1/jobs"
+        if submission or rejection.scope != "scheduler":
+            self._recorder.rejected(rejection)
 
 
 class _Resource:

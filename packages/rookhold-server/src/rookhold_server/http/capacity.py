@@ -43,6 +43,10 @@ class Pool:
         self._closed = False
 
     @property
+    def total(self) -> int:
+        return self._total
+
+    @property
     def used(self) -> int:
         return self._used
 
@@ -129,7 +133,6 @@ class Pools:
             full="response_capacity",
             tenant_full="tenant_response_capacity",
         )
-
         self.streams = Pool(
             total=128, per_tenant=16, full="stream_capacity", tenant_full="tenant_stream_capacity"
         )

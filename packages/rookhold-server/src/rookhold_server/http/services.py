@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rookhold_server.metrics.recorder import SILENT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rookhold_server.http.capacity import Pools
+    from rookhold_server.http.observing import Metrics
     from rookhold_server.http.readiness import Readiness
     from rookhold_server.http.stream.tickets import TicketBook
     from rookhold_server.identity.authentication import Authenticator
     from rookhold_server.identity.rate_limit import RateLimiter
     from rookhold_server.jobs.engine import Engine
+    from rookhold_server.metrics.recorder import Recorder
     from rookhold_types.service import ProtectedResourceView, PublicKeyView
 
 
@@ -25,6 +29,8 @@ class Services:
     authenticator: Authenticator
     limiter: RateLimiter
     tickets: TicketBook
+    recorder: Recorder = SILENT
+    metrics: Metrics | None = None  # None while no token is configured
     production: bool
     workers: int
     tenant_queue_capacity: int

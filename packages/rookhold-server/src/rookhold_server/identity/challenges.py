@@ -13,6 +13,7 @@ _BY_CODE: Final = MappingProxyType(
         "missing_api_key": _PLAIN,
         "invalid_api_key": _INVALID_TOKEN,
         "invalid_stream_ticket": _INVALID_TOKEN,
+        "invalid_metrics_token": b'Bearer realm="rookhold-metrics"',
         "invalid_authorization": _PLAIN + b', error="invalid_request"',
     }
 )

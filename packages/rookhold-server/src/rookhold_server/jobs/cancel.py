@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from rookhold_server.jobs.rowviews import job_view
 from rookhold_server.jobs.tokens import CancelTokens, StopReason
+from rookhold_server.metrics.recorder import SILENT, Recorder
 from rookhold_server.refusal import Refusal
 from rookhold_store import StorageFullError
 from rookhold_store.operations import CancelQueued
+from rookhold_types.states import JobStatus
 from rookhold_types.views import CancelResponse
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Canceller:
         finaliser: Finaliser,
         companions: Companions,
         clock: Clock,
+        recorder: Recorder = SILENT,
     ) -> None:
         self._store = store
         self._scheduling = scheduling
@@ -38,6 +41,7 @@ class Canceller:
         self._finaliser = finaliser
         self._companions = companions
         self._clock = clock
+        self._recorder = recorder
 
     async def cancel(self, tenant: str, job_id: str) -> CancelResponse:
         row = await self._summary(tenant, job_id)
@@ -58,6 +62,7 @@ class Canceller:
             raise Refusal(error.code, "Too little free disk is left to cancel the job.") from error
         if done is not None:
             self._ended(tenant, job_id, done)
+            self._recorder.completed(row.language, JobStatus.CANCELLED.value)
             return _asked(await self._summary(tenant, job_id))
         return await self._reach_for_owner(tenant, job_id)
 

@@ -31,6 +31,7 @@ from rookhold_server.jobs.values import (
 )
 from rookhold_server.jobs.waits import Waits
 from rookhold_server.jobs.worker import Shop, Worker
+from rookhold_server.metrics.recorder import SILENT
 from rookhold_server.refusal import Refusal
 from rookhold_server.signing.signer import Signer
 from rookhold_server.storage import Storage
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     import anyio
 
     from rookhold_exec.executor import Executor, Posture
+    from rookhold_server.metrics.recorder import Recorder
     from rookhold_store import Store
     from rookhold_store.operations import Participant
     from rookhold_store.rows import EventTexts
@@ -85,6 +87,7 @@ class Engine:
         signer: SignerConfig | None,
         clock: Clock,
         companions: Companions | None = None,
+        recorder: Recorder = SILENT,
     ) -> None:
         posture = executor.posture
         key = None if signer is None else signer.key
@@ -96,7 +99,8 @@ class Engine:
         self._settings = settings
         self._executor = executor
         self._key = key
-        self._storage = storage = Storage(store)
+        self._recorder = recorder
+        self._storage = storage = Storage(store, recorder)
         self._supervisor = Supervisor(self.begin_shutdown)
         self._live = live = LiveHub()
         self._signatures = LiveHub()
@@ -113,7 +117,9 @@ class Engine:
             workers=settings.workers,
             concurrency=settings.tenant_concurrency,
         )
-        self._signer = Signer(store=storage, key=key, clock=clock, settled=self._signatures.close)
+        self._signer = Signer(
+            store=storage, key=key, clock=clock, settled=self._signatures.close, recorder=recorder
+        )
         finaliser = Finaliser(store=storage, live=live, clock=clock, wake_signer=self._signer.wake)
         self._acceptor = Acceptor(
             store=storage,
@@ -131,6 +137,7 @@ class Engine:
             finaliser=finaliser,
             companions=companions,
             clock=clock,
+            recorder=recorder,
         )
         self._recovery = Recovery(
             store=storage,
@@ -140,6 +147,7 @@ class Engine:
             permits=permits,
             companions=companions,
             clock=clock,
+            recorder=recorder,
         )
         shop = Shop(
             store=storage,
@@ -151,6 +159,7 @@ class Engine:
             companions=companions,
             permits=permits,
             clock=clock,
+            recorder=recorder,
             shutting_down=lambda: self.shutting_down,
         )
         self._workers = [Worker(shop, slot) for slot in range(settings.workers)]
@@ -183,6 +192,7 @@ class Engine:
             age_ms=self._settings.retention_hours * 3_600_000,
             interval_seconds=self._settings.sweep_interval_seconds,
             removed=self._forget,
+            recorder=self._recorder,
         )
 
     def _forget(self, job_id: str) -> None:
@@ -361,6 +371,19 @@ class Engine:
 
     def capabilities(self) -> Capabilities:
         return capabilities(self._settings, self.posture, self._key)
+
+    @property
+    def queue_depth(self) -> int:
+        """How many jobs wait, of all tenants."""
+        return self._admission.total
+
+    @property
+    def queue_capacity(self) -> int:
+        return self._settings.queue_capacity
+
+    async def outbox_counts(self) -> tuple[int, int]:
+        """How many jobs wait for their signature, and how many were given up."""
+        return await self._storage.read(lambda reads: reads.outbox_counts())
 
     async def storage_probe(self) -> bool:
         """Whether the store answers; never raises. The cadence is the caller's."""

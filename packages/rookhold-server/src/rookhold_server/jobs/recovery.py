@@ -12,6 +12,7 @@ from rookhold_server.jobs.admission import AdmissionClosedError
 from rookhold_server.jobs.backoff import recovery_retry
 from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.fairqueue import Pending
+from rookhold_server.metrics.recorder import SILENT, Recorder
 from rookhold_store.operations import RecoverRunning
 from rookhold_types.jobs import JobSpec
 from rookhold_types.limits import LIMIT_BOUNDS
@@ -49,6 +50,7 @@ class Recovery:
         permits: MemoryPermits,
         companions: Companions,
         clock: Clock,
+        recorder: Recorder = SILENT,
     ) -> None:
         self._store = store
         self._admission = admission
@@ -57,6 +59,7 @@ class Recovery:
         self._permits = permits
         self._companions = companions
         self._clock = clock
+        self._recorder = recorder
 
     async def close_interrupted(self) -> int:
         """End every row found running, in a transaction each; none is ever run again.
@@ -95,6 +98,8 @@ class Recovery:
         )
 
     async def _close(self, job_id: str, now_ms: int) -> bool:
+        row = await _insist(lambda: self._store.read(lambda reads: reads.summary(None, job_id)))
+
         async def attempt() -> bool:
             participants = await self._companions.ending_unrun(job_id)
             done = await self._store.run(
@@ -102,7 +107,11 @@ class Recovery:
             )
             return done is not None
 
-        return await _insist(attempt)
+        closed = await _insist(attempt)
+        if closed and row is not None:
+            self._recorder.recovered(interrupted=1)
+            self._recorder.completed(row.language, JobStatus.ERROR.value)
+        return closed
 
     async def _readmit(self, tenant: str, job_id: str) -> bool:
         lease = await self._admission.readmit(tenant)
@@ -124,6 +133,7 @@ class Recovery:
                 lease=lease,
             )
         )
+        self._recorder.recovered(restored=1)
         return True
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from rookhold_server.jobs.diagnosis import named
+from rookhold_server.metrics.recorder import SILENT, Recorder
 from rookhold_store.operations import Sweep
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ class Sweeper:
         age_ms: int,
         interval_seconds: float,
         removed: Callable[[str], None],
+        recorder: Recorder = SILENT,
     ) -> None:
         self._store = store
         self._clock = clock
         self._age_ms = age_ms
         self._interval_seconds = interval_seconds
         self._removed = removed
+        self._recorder = recorder
         self._stop = anyio.Event()
         self._late_ms = 0
 
@@ -56,7 +59,7 @@ class Sweeper:
     async def sweep(self) -> bool:
         """One run; True if it is worth another one soon."""
         jobs = events = 0
-        more = False
+        more = failed = False
         try:
             for _ in range(BATCHES):
                 if self._stop.is_set():
@@ -72,7 +75,8 @@ class Sweeper:
                     break
         except Exception as error:  # noqa: BLE001 - whatever it was, the next run tries again
             log.warning("a sweep failed and waits for the next run (%s)", named(error))
-            more = False
+            more, failed = False, True
+        self._recorder.swept(jobs, events, failed=failed)
         if jobs or events:
             log.info("retention removed jobs", extra={"jobs": jobs, "events": events})
         return more

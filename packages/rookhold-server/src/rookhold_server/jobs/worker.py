@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,6 +25,7 @@ from rookhold_server.jobs.permits import MemoryPermits
 from rookhold_server.jobs.ports import Companion, Companions, JobStore, LiveBus, Scheduling
 from rookhold_server.jobs.pump import Draft, EventPump
 from rookhold_server.jobs.tokens import CancelToken, CancelTokens, StopReason
+from rookhold_server.metrics.recorder import Recorder
 from rookhold_store.operations import Append, Start
 from rookhold_types.checks import decode_files
 from rookhold_types.clock import Clock
@@ -67,6 +69,7 @@ class Shop(Struct, frozen=True, kw_only=True):
     companions: Companions
     permits: MemoryPermits
     clock: Clock
+    recorder: Recorder
     shutting_down: Callable[[], bool]
 
 
@@ -94,6 +97,9 @@ class Worker:
                 return
             try:
                 await _Road(self._shop, self._slot, pending, row).travel()
+            except anyio.get_cancelled_exc_class():
+                self._shop.recorder.completed(row.language, "aborted")
+                raise
             finally:
                 self._shop.tokens.drop(pending.job_id)
 
@@ -201,7 +207,13 @@ class _Road:
         if (reason := self._stop_reason(token)) is not None:
             await self._finish(self._stopped(spec, _BEFORE_EXECUTION[reason]))
             return
-        execution = await execute(shop.executor, plan, token=token, pump=pump)
+        shop.recorder.execution_began()
+        began, ended = perf_counter(), "aborted"
+        try:
+            execution = await execute(shop.executor, plan, token=token, pump=pump)
+            ended = _status_of(execution).value
+        finally:
+            shop.recorder.execution_ended(self._row.language, ended, perf_counter() - began)
         if execution.stopped_before_launch is not None:
             await self._finish(self._stopped(spec, _BEFORE_LAUNCH[execution.stopped_before_launch]))
             return
@@ -268,7 +280,12 @@ class _Road:
             participants = companion.finalising(outcome.status)
         finaliser = shop.finaliser
         end = finaliser.finish_at_once if at_once else finaliser.finish
-        return await end(row.tenant, row.job_id, outcome, participants, large=self._large)
+        done = await end(row.tenant, row.job_id, outcome, participants, large=self._large)
+        if done:
+            shop.recorder.completed(row.language, outcome.status.value)
+            for kind in _cut(outcome):
+                shop.recorder.truncated(kind)
+        return done
 
     async def _append(self, drafts: Sequence[Draft]) -> Sequence[WireEvent]:
         return await self._shop.store.run(
@@ -289,6 +306,24 @@ class _Road:
                 )
             await anyio.sleep(wait)
         raise AssertionError("the waits never end")
+
+
+def _status_of(execution: Execution) -> JobStatus:
+    """How the executor saw it end; what is said of the job may be worse."""
+    if execution.stopped_before_launch is not None:
+        return JobStatus.CANCELLED
+    return JobStatus.ERROR if execution.report is None else execution.report.status
+
+
+def _cut(outcome: Outcome) -> list[str]:
+    """What of a job's output or evidence is not whole."""
+    output = outcome.receipt.get("output") or {}
+    cut = [
+        stream
+        for stream in ("stdout", "stderr")
+        if (output.get(f"{stream}_bytes_seen") or 0) > output.get(f"{stream}_bytes", 0)
+    ]
+    return cut if outcome.receipt.get("evidence_complete", True) else [*cut, "evidence"]
 
 
 def _refused(spec: JobSpec | None, killed_by: KilledBy | None) -> Outcome:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rookhold_attestation import AttestationError, profile, waiver_code
 from rookhold_server.jobs.diagnosis import named
+from rookhold_server.metrics.recorder import SILENT, Recorder
 from rookhold_store.operations import (
     DeferAttestation,
     FailAttestation,
@@ -61,11 +62,13 @@ class Signer:
         key: PrivateKey | None,
         clock: Clock,
         settled: Callable[[str], None],
+        recorder: Recorder = SILENT,
     ) -> None:
         self._store = store
         self._key = key
         self._clock = clock
         self._settled = settled
+        self._recorder = recorder
         self._news = anyio.Event()
         self._stopped = False
 
@@ -125,14 +128,17 @@ class Signer:
             if code is None:
                 log.warning("job %s could not be signed yet (%s)", row.job_id, named(error))
                 report.failed += 1
+                self._recorder.attestation_retried()
                 await self._defer(row)
                 return
             if not await self._abandon(row, code):
                 report.failed += 1
                 return
             report.abandoned += 1
+            self._recorder.attested("failed")
         else:
             report.completed += 1
+            self._recorder.attested("waived" if self._key is None else "signed")
         self._settled(row.job_id)
 
     async def _sign(self, row: PendingRow) -> None:

@@ -106,7 +106,7 @@ def _operation(
             "content": {JSON: {"schema": refer[operation.request], "examples": SUBMISSIONS}},
         }
     if endpoint.scope is None:
-        described["security"] = []
+        described["security"] = [{_BEARER: []}] if operation.operator else []
     else:
         described["x-scope"] = endpoint.scope.value
         if operation.ticket:

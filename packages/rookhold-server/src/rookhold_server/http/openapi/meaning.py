@@ -58,6 +58,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     parameters: tuple[Parameter, ...] = ()
     request: type | None = None
     ticket: bool = False  # a stream ticket may stand for the credential
+    operator: bool = False  # takes the operator's token, which no other route takes
 
 
 def _integer(name: str, low: int, high: int, default: int, description: str) -> Parameter:
@@ -370,6 +371,21 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                 summary="Whether a submission would be taken.",
                 answers=(Answer(status=200, description="It would.", body=_OK),),
                 codes=("startup_recovery", "shutting_down", "storage_unavailable"),
+            )
+        },
+        "/metrics": {
+            "GET": Operation(
+                operation_id="getMetrics",
+                summary="Counts of the whole server, for its operator's token alone.",
+                answers=(
+                    Answer(
+                        status=200,
+                        description="Prometheus text, or OpenMetrics where that is preferred.",
+                        media_type="text/plain",
+                    ),
+                ),
+                codes=("metrics_disabled", "invalid_metrics_token"),
+                operator=True,
             )
         },
         "/openapi.json": {

@@ -68,7 +68,8 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
     yield f'<details id="{html.escape(operation["operationId"])}"><summary><b>{method}</b>'
     yield f"<code>{html.escape(path)}</code> <span>{_text(operation['summary'])}</span></summary>"
     scope = operation.get("x-scope")
-    yield f"<p>{'Needs the scope <code>' + scope + '</code>.' if scope else 'Public.'}</p>"
+    public = "Public." if operation.get("security") == [] else "Needs the operator's token."
+    yield f"<p>{'Needs the scope <code>' + scope + '</code>.' if scope else public}</p>"
     if operation["parameters"]:
         yield '<table><tr><th scope="col">parameter<th scope="col">in<th scope="col">meaning</tr>'
         for parameter in operation["parameters"]:

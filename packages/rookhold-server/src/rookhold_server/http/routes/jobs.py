@@ -51,6 +51,8 @@ async def submit(call: Call, services: Services) -> None:
                 extra={"request_id": call.request_id},
             )
             raise Refusal("internal_error") from error
+    if not submitted.replayed:
+        services.recorder.submitted(spec.language)
     answer = SubmitResponse.of(submitted.job_id)
     await call.respond(
         201,
