@@ -19,6 +19,7 @@ from rookhold_types import (
     decode_strict,
     encode,
     event_hash,
+    event_hashes,
 )
 
 JOB = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -239,3 +240,15 @@ def test_kinds_are_those_of_the_contract() -> None:
         "artifact",
         "finished",
     ]
+
+
+@given(st.text("ab", max_size=2), st.lists(st.tuples(st.text("kå", max_size=3), st.binary())))
+def test_hashes_of_events_that_follow_each_other_are_those_of_each(
+    job_id: str, events: list[tuple[str, bytes]]
+) -> None:
+    for previous in ("", "c" * 64):
+        expected, before = [], previous
+        for seq, (kind, data) in enumerate(events, 5):
+            before = event_hash(job_id, before, seq, 9, kind, data)
+            expected.append(before)
+        assert event_hashes(job_id, previous, 5, 9, events) == expected

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rookhold_store.accounting import event_bytes
 from rookhold_store.errors import InvalidOperationError
 from rookhold_types.canonical import canonical
-from rookhold_types.events import HASH_VERSION, EventKind, WireEvent, event_hash
+from rookhold_types.events import HASH_VERSION, EventKind, WireEvent, event_hashes
 from rookhold_types.limits import EVENT_BATCH_MAX
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Draft(NamedTuple):
     kind: str
     data: dict[str, Any]
     data_json: bytes
+    text: str  # the same, as a statement takes it
 
 
 class Linked(NamedTuple):
@@ -64,7 +65,8 @@ class Linked(NamedTuple):
 
 def draft(kind: str, data: dict[str, Any]) -> Draft:
     """Prepare an event; raises CanonicalError for data that has no canonical JSON."""
-    return Draft(kind, data, canonical(data))
+    data_json = canonical(data)
+    return Draft(kind, data, data_json, data_json.decode())
 
 
 def drafts(events: Sequence[tuple[str, dict[str, Any]]]) -> list[Draft]:
@@ -76,7 +78,7 @@ def drafts(events: Sequence[tuple[str, dict[str, Any]]]) -> list[Draft]:
         raise InvalidOperationError("an event of this kind is written by its own operation")
     if not all(kind.strip() for kind in kinds):
         raise InvalidOperationError("an event kind is blank")
-    return [Draft(kind, data, canonical(data)) for kind, data in events]
+    return [draft(kind, data) for kind, data in events]
 
 
 def head(seq: int | None, event_hash: str | None) -> Head:
@@ -87,13 +89,15 @@ def head(seq: int | None, event_hash: str | None) -> Head:
 def link(job_id: str, after: Head, drafts: Sequence[Draft], ts_ms: int) -> Linked:
     """Give `drafts` their places after `after`; pure, so that a first event needs no database."""
     seq, previous = after
+    hashes = event_hashes(
+        job_id, previous, seq + 1, ts_ms, [(kind, data_json) for kind, _, data_json, _ in drafts]
+    )
     values: list[Any] = []
     events: list[WireEvent] = []
     retained = 0
-    for kind, data, data_json in drafts:
+    for (kind, data, data_json, text), digest in zip(drafts, hashes, strict=True):
         seq += 1
-        digest = event_hash(job_id, previous, seq, ts_ms, kind, data_json)
-        values += (job_id, seq, ts_ms, kind, data_json.decode(), previous, digest, HASH_VERSION)
+        values += (job_id, seq, ts_ms, kind, text, previous, digest, HASH_VERSION)
         events.append(
             WireEvent(
                 seq=seq,

@@ -40,6 +40,7 @@ from rookhold_types.events import (
     WireEvent,
     check_chain,
     event_hash,
+    event_hashes,
 )
 from rookhold_types.ids import (
     IdSource,
@@ -323,6 +324,7 @@ __all__ = [
     "effective_stored_spec",
     "encode",
     "event_hash",
+    "event_hashes",
     "fingerprint",
     "fold",
     "fold_records",

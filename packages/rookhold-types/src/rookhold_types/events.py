@@ -14,6 +14,7 @@ from rookhold_types.wire import View
 
 CHAIN_DOMAIN: Final = b"coop:event-chain:v1\x00"  # the profile's wire identity, never renamed
 HASH_VERSION: Final = 1
+_HASH_LENGTH: Final = (64).to_bytes(8, "big")
 LEGACY_VERSION: Final = 0  # events older than the chain; no hash is ever made up for them
 
 
@@ -61,6 +62,28 @@ def event_hash(
         )
     )
     return hashlib.sha256(preimage).hexdigest()
+
+
+def event_hashes(
+    job_id: str, prev_hash: str, seq: int, ts_ms: int, events: Iterable[tuple[str, bytes]]
+) -> list[str]:
+    """Return the hashes of events of one moment that follow each other, the first at `seq`.
+
+    Of each kind and canonical JSON it is the `event_hash`; what they share is made only once.
+    """
+    beginning, moment = _beginning(job_id), ts_ms.to_bytes(8, "big", signed=True)
+    previous = prev_hash.encode("ascii")
+    before = beginning + len(previous).to_bytes(8, "big")
+    linked = beginning + _HASH_LENGTH
+    hashes = []
+    for at, (kind, data_json) in enumerate(events, seq):
+        place = at.to_bytes(8, "big", signed=True)
+        length = len(data_json).to_bytes(8, "big")
+        preimage = b"".join((before, previous, place, moment, _field(kind), length, data_json))
+        digest = hashlib.sha256(preimage).hexdigest()
+        hashes.append(digest)
+        before, previous = linked, digest.encode("ascii")
+    return hashes
 
 
 @lru_cache(maxsize=64)
