@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from email.message import Message
     from pathlib import Path
 
-IMPORT_NAMES = {"pynacl": "nacl", "rookhold-sdk": "rookhold"}
+IMPORT_NAMES = {"pyjwt": "jwt", "pynacl": "nacl", "rookhold-sdk": "rookhold"}
 
 
 def packed(wheel: str, dist: Path) -> zipfile.ZipFile:
