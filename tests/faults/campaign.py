@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from faults.book import Book
 from faults.leftovers import Leftovers, descriptors, threads
-from faults.moments import ALL, DECK, LAUNCHER, SANDBOX, SERVER, Moments
+from faults.moments import ALL, DECK, LAUNCHER, SANDBOX, SERVER, Moments, seen
+from faults.past import Past
 from faults.programs import LONG, offered
 from faults.traffic import TENANTS, Traffic
 from faults.verdicts import verdict
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 WORKERS: Final = 2
 IDLE_EVERY: Final = 5  # kills between two looks at a gateway that does nothing
+OLD_JOBS: Final = 150  # for each sweep that is interrupted
 SETTLE_SECONDS: Final = 120.0
 GONE_SECONDS: Final = 20.0
 
@@ -50,6 +52,7 @@ class Campaign:
         self._key = PublicKey.from_pem(self._public_key())
         self._leftovers = Leftovers(self.gateway, uid_base=uid_base, workers=WORKERS)
         self._own = set(children(os.getpid()))
+        self._past = Past(self.gateway.database)
         self.kills: Counter[tuple[str, str]] = Counter()
         self.missed = self.hurt = self.jobs = 0
         self._hurt_at_most = 0
@@ -112,14 +115,17 @@ class Campaign:
         self._leftovers.note_launcher(launcher)
         self.traffic.flow()
         moments = Moments(self.traffic, self._book, self._dice, launcher)
-        seen = moments.wait(moment)
+        came = moments.wait(moment)
         doomed = noted(family(launcher)) if victim != SANDBOX else {}
         struck = self._strike(victim, moment, server, launcher, moments.first)
         self.kills[victim, moment] += 1
-        self.missed += not seen
+        self.missed += not came
         began = time.monotonic()
         if moment == "starting-up":
             self._restart(victim)
+        elif moment == "sweeping":
+            self._interrupt_a_sweep()
+            self._restart()
         elif victim in (SERVER, ALL):
             self._restart()
         elif victim == LAUNCHER:
@@ -128,7 +134,7 @@ class Campaign:
             self._fail(f"after {victim}/{moment}: outlived by {alive(doomed)}")
         waited = self._settle()
         self._say(
-            f"{sum(self.kills.values())}: {victim}/{moment}{'' if seen else ' (missed)'}"
+            f"{sum(self.kills.values())}: {victim}/{moment}{'' if came else ' (missed)'}"
             f"{'' if struck else ' (nobody there)'}, back and settled"
             f" {waited} jobs in {time.monotonic() - began:.1f} s"
         )
@@ -181,6 +187,20 @@ class Campaign:
         if found := self.traffic.retry_after_crash():
             self._fail(*found)
         self.traffic.flow()
+
+    def _interrupt_a_sweep(self) -> None:
+        """Have the next server find old jobs, and kill it while it removes them."""
+        self.traffic.pause()
+        self._past.add(OLD_JOBS)
+        before = self._past.left(self._book)
+        ready = self.gateway.begin()
+        assert self.gateway.process is not None
+        self.missed += not seen(lambda: self._past.left(self._book) < before)
+        time.sleep(self._dice.uniform(0, 0.02))
+        self._note_launcher_of(self.gateway.process.pid)
+        self.gateway.kill()
+        os.close(ready)
+        self._hurt_at_most += WORKERS
 
     def _start_and_strike(self, victim: str) -> None:
         ready = self.gateway.begin()
@@ -302,6 +322,7 @@ class Campaign:
 
     def _stop(self) -> None:
         assert self.gateway.process is not None
+        self._await(lambda: self._past.gone(self._book), "old jobs are not removed")
         if (status := self.gateway.stop()) != 0:
             self._fail(f"the last stop returned {status}")
         accepted = self.traffic.job_ids()

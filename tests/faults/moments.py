@@ -25,7 +25,8 @@ _LOOK_SECONDS: Final = 0.0003
 
 # What can be seen to matter to whom. At "starting-up" a server is killed too, and the kill is for
 # what starts again; at "restarting" the launcher that comes back is killed as well. At "stopping"
-# the server has been told to stop a moment before.
+# the server has been told to stop a moment before. At "sweeping" the one that comes next finds old
+# jobs, and is killed while it removes them.
 BY_VICTIM: Final[dict[str, tuple[str, ...]]] = {
     SERVER: (
         "random",
@@ -39,6 +40,8 @@ BY_VICTIM: Final[dict[str, tuple[str, ...]]] = {
         "cancelling",
         "stopping",
         "starting-up",
+        "sweeping",
+        "sweeping",
     ),
     LAUNCHER: (
         "random",
@@ -85,7 +88,7 @@ class Moments:
         time.sleep(self._dice.uniform(0, 0.8))
         return True
 
-    _starting_up = _restarting = _stopping = _random
+    _starting_up = _restarting = _stopping = _sweeping = _random
 
     def _accepting(self) -> bool:
         sent = self._traffic.note(QUICK)
@@ -111,7 +114,7 @@ class Moments:
             self.first = min(new, default=None)
             return bool(new)
 
-        return _seen(appeared)
+        return seen(appeared)
 
     def _running(self) -> bool:
         return self._shows_output(LONG, 3) is not None
@@ -129,20 +132,20 @@ class Moments:
     def _collecting(self) -> bool:
         """The job's own processes are gone, its first one is still there."""
         first = self._followed(COLLECTED)
-        return first is not None and _seen(lambda: not children(first), 5) and self._has(first)
+        return first is not None and seen(lambda: not children(first), 5) and self._has(first)
 
     def _finalising(self) -> bool:
         """Its first process is gone, and the job is not over."""
         first = self._followed(QUICK)
         if first is None:
             return False
-        _seen(lambda: not self._has(first), 5)
+        seen(lambda: not self._has(first), 5)
         self.first = None
         return not self._book.over(self._last)
 
     def _signing(self) -> bool:
         job_id = self._bait(QUICK)
-        return _seen(lambda: self._book.over(job_id)) and self._book.waits_for_signature(job_id)
+        return seen(lambda: self._book.over(job_id)) and self._book.waits_for_signature(job_id)
 
     def _bait(self, program: Program) -> str:
         sent = self._traffic.note(program)
@@ -162,19 +165,19 @@ class Moments:
             self.first = first_process_of(self._launcher, job_id)
             return self.first is not None or self._book.over(job_id)
 
-        return self.first if _seen(appeared) else None
+        return self.first if seen(appeared) else None
 
     def _shows_output(self, program: Program, events: int) -> Sent | None:
         sent = self._traffic.note(program)
         self._traffic.submit(sent)
         job_id = sent.job_id
         assert job_id is not None
-        seen = _seen(lambda: self._book.events(job_id) >= events)
+        came = seen(lambda: self._book.events(job_id) >= events)
         self.first = first_process_of(self._launcher, job_id)
-        return sent if seen and not self._book.over(job_id) else None
+        return sent if came and not self._book.over(job_id) else None
 
 
-def _seen(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:
+def seen(condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
