@@ -70,7 +70,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 
 @click.group("keys")
 def command() -> None:
-    r"""Make, list, revoke and rotate the credentials of a gateway.
+    """Make, list, revoke and rotate the credentials of a gateway.
 
     They are in one file, which holds no secret: of each token it has a digest that only the pepper
     beside it lets one check. A running gateway takes a change up within a second.
@@ -83,7 +83,7 @@ def command() -> None:
       rookhold keys list
       rookhold keys rotate ci-1 --overlap 24h
       rookhold keys revoke ci-1
-    """
+    """  # noqa: D301 - as in `run`
 
 
 @command.command("create", short_help="Make a credential and print its token, once.")
@@ -119,7 +119,7 @@ def create(
     pepper_file: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Make a credential and print its token. Nobody can show the token again.
+    """Make a credential and print its token. Nobody can show the token again.
 
     Makes the file and the pepper, mode 0600, if neither is there.
 
@@ -127,7 +127,7 @@ def create(
     Examples:
       rookhold keys create --tenant acme --principal ci-bot --scope jobs:submit --scope jobs:read
       rookhold keys create --tenant acme --all-scopes --expires-in 90d --json
-    """
+    """  # noqa: D301 - as in `run`
     if bool(scopes) == all_scopes:
         raise UsageError(f"name what it may do: --all-scopes, or --scope for each of {_scopes()}")
     if expires_in == 0:
@@ -172,13 +172,13 @@ def list_(file: Path | None, as_json: bool) -> None:
 @_file
 @_json
 def revoke(key_id: str, delay: int, file: Path | None, as_json: bool) -> None:
-    r"""End a credential. Its entry stays, so that its name is never used for another.
+    """End a credential. Its entry stays, so that its name is never used for another.
 
     \b
     Examples:
       rookhold keys revoke ci-1
       rookhold keys revoke ci-1 --in 7d
-    """
+    """  # noqa: D301 - as in `run`
     keeper = _keeper(file, None)
     now_ms = _now_ms()
     with _refusals():
@@ -212,13 +212,13 @@ def rotate(
     pepper_file: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Make a credential that may do what KEY may, print its token, and end KEY after the overlap.
+    """Make a credential that may do what KEY may, print its token, and end KEY after the overlap.
 
     \b
     Examples:
       rookhold keys rotate ci-1 --overlap 24h
       rookhold keys rotate ci-1 --overlap 0 --key-id ci-2
-    """
+    """  # noqa: D301 - as in `run`
     if expires_in == 0:
         raise UsageError("--expires-in 0 would make a credential that nobody can use")
     keeper = _keeper(file, pepper_file, makes_tokens=True)
