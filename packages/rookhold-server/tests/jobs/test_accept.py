@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from rookhold_server.refusal import Refusal
-from rookhold_store import Accept, StorageUnavailableError
+from rookhold_store import Accept, StorageUnavailableError, Sweep
 from rookhold_types import JobSpec, JobStatus, fingerprint
 
 pytestmark = pytest.mark.anyio
@@ -152,12 +152,42 @@ async def test_a_caller_that_goes_away_during_the_commit_leaves_exactly_one_job(
     assert len(kit.executor.runs) == 1
 
 
+async def test_a_keyed_replay_answers_while_the_queues_are_full(kit, job, submit):
+    kit.set(workers=1, queue_capacity=3, tenant_queue_capacity=2)
+    async with kit.running() as engine:
+        first = await submit(engine, key="k")
+        await kit.executor.next_run()
+        for _ in range(2):
+            await submit(engine)
+        await submit(engine, tenant="other")
+        assert await refused(submit(engine, key="new")) == "tenant_queue_saturated"
+        assert await refused(submit(engine, tenant="third", key="k")) == "queue_saturated"
+        again = await submit(engine, key="k")
+        assert (again.job_id, again.replayed) == (first.job_id, True)
+        reused = submit(engine, job("print(2)"), key="k")
+        assert await refused(reused) == "idempotency_key_reused"
+        assert kit.store.read.find_key("third", "k") is None, "a refusal leaves the key free"
+
+
+async def test_a_key_is_free_once_retention_has_taken_its_job(kit, job, submit, finished):
+    kit.executor.script = lambda run: _end(run)
+    async with kit.running() as engine:
+        first = await submit(engine, key="k")
+        await finished(engine, first.job_id)
+        swept = kit.store.call(Sweep(now_ms=kit.clock() + 1, age_ms=0))
+        assert swept.jobs_deleted == 1
+        other = await submit(engine, job("print(2)"), key="k")
+        assert not other.replayed
+        assert other.job_id != first.job_id
+
+
 class DoubtfulStore:
     """Commits, or does not, and in either case says that it cannot tell."""
 
-    def __init__(self, store, *, commits):
+    def __init__(self, store, *, commits, before=None):
         self._store = store
         self._commits = commits
+        self._before = before  # another request, whose commit comes first
         self.read = store.read
         self.doubts = 1
 
@@ -165,6 +195,8 @@ class DoubtfulStore:
         if not isinstance(op, Accept) or not self.doubts:
             return self._store.submit(op)
         self.doubts -= 1
+        if self._before is not None:
+            self._store.submit(self._before(op)).result()
         future = self._store.submit(op) if self._commits else None
         if future is not None:
             future.result()
@@ -173,6 +205,65 @@ class DoubtfulStore:
         failed = Future()
         failed.set_exception(StorageUnavailableError("no answer"))
         return failed
+
+
+def unreadable_for(reads, times):
+    """Make look-ups of a job fail that many times, as on a disk that is slow to come back."""
+    summary, left = reads.summary, [times]
+
+    def fails(tenant, job_id):
+        if left[0]:
+            left[0] -= 1
+            raise StorageUnavailableError("no answer")
+        return summary(tenant, job_id)
+
+    reads.summary = fails
+
+
+async def test_a_commit_in_doubt_is_read_back_for_as_long_as_reading_fails(kit, submit):
+    engine = kit.engine(store=DoubtfulStore(kit.store, commits=True))
+    unreadable_for(kit.store.read, 4)
+    async with kit.running(engine):
+        with anyio.fail_after(60):
+            submitted = await submit(engine, key="k")
+        assert not submitted.replayed
+        assert (await submit(engine, key="k")).job_id == submitted.job_id
+    assert len(all_jobs(kit)) == 1
+
+
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_commit_in_doubt_whose_key_another_request_took_is_a_replay_or_a_conflict(
+    kit, job, submit, same
+):
+    other = job("print(1)" if same else "print(2)")
+
+    def taken(op):
+        return msgspec.structs.replace(
+            op, job_id="taken", spec=other.stored(), fingerprint=fingerprint(other)
+        )
+
+    engine = kit.engine(store=DoubtfulStore(kit.store, commits=False, before=taken))
+    async with kit.running(engine):
+        asked = submit(engine, job("print(1)"), key="k")
+        if same:
+            submitted = await asked
+            assert (submitted.job_id, submitted.replayed) == ("taken", True)
+        else:
+            assert await refused(asked) == "idempotency_key_reused"
+        assert engine.tenant_status(TENANT).queue_depth == 0
+    assert [row.job_id for row in all_jobs(kit)] == ["taken"]
+
+
+async def test_what_was_accepted_in_doubt_is_told_to_whoever_watches(kit, submit):
+    engine = kit.engine(store=DoubtfulStore(kit.store, commits=True))
+    seen = []
+    publish = engine.live.publish
+    engine.live.publish = lambda job_id, events: (seen.extend(events), publish(job_id, events))
+    async with kit.running(engine):
+        submitted = await submit(engine)
+        await kit.executor.next_run()
+    assert [event.kind for event in seen][:2] == ["accepted", "started"]
+    assert seen[0] == kit.events(submitted.job_id)[0]
 
 
 async def test_a_commit_in_doubt_that_took_place_counts_as_accepted(kit, submit, finished):

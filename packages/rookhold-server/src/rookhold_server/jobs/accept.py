@@ -161,14 +161,18 @@ class Acceptor:
         log.warning("job %s: accepted or not (%s)? Reading back", accept.job_id, named(error))
         for wait in store_retry():
             try:
-                row = await self._store.read(
-                    lambda reads: reads.summary(accept.tenant, accept.job_id)
+                row, events = await self._store.read(
+                    lambda reads: (
+                        reads.summary(accept.tenant, accept.job_id),
+                        reads.events_after(accept.job_id, 0, 1),
+                    )
                 )
                 if (
                     row is not None
                     and row.status == JobStatus.QUEUED
                     and row.language == accept.language
                 ):
+                    self._live.publish(accept.job_id, events)
                     return Submitted(job_id=accept.job_id, replayed=False)
                 if accept.idempotency_key is None:
                     return None
