@@ -13,6 +13,7 @@ from rookhold_store.reads import Reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import apsw
@@ -48,6 +49,10 @@ class ReadPool(Reads):
     def _use(self) -> Iterator[apsw.Connection]:
         with self._lend() as db, _reading():
             yield db
+
+    def connection(self) -> AbstractContextManager[apsw.Connection]:
+        """Lend what a read of another module of this wheel runs on."""
+        return self._use()
 
     @contextmanager
     def _lend(self) -> Iterator[apsw.Connection]:

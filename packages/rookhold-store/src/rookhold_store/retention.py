@@ -4,23 +4,38 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from rookhold_store.accounting import ROW_BYTES, row_bytes
-from rookhold_store.errors import InvalidOperationError, StorageUnavailableError
+from rookhold_store.errors import InvalidOperationError, StorageUnavailableError, StoreError
 from rookhold_store.operations import Sweep, Swept
+from rookhold_store.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import apsw
 
+    from rookhold_store.pool import ReadPool
+
 JOBS_MAX: Final = 64
 EVENTS_MAX: Final = 4096
 BYTES_MAX: Final = 2 * 1024 * 1024  # besides specs: what is in one row of its own goes quickly
-# After this the transaction takes no further job. What it has begun, and its commit, come on top.
-WORK_SECONDS: Final = 0.015
+# After this a transaction begins no other job. One that it has begun gets so much more, and what
+# stands in rows of its own, and the commit, come on top.
+WORK_SECONDS: Final = 0.02
+GRACE_SECONDS: Final = 0.01
+
+# A job this small goes with its row, at once. Of a longer history one event goes after another,
+# with an eye on the time: what one costs cannot be told from it, since a search passes by the
+# events of other jobs, and where one of those is large it is read whole each time.
+SMALL_EVENTS: Final = 4
+SMALL_BYTES: Final = 256 * 1024
+
 # Taking the receipt out of a row writes all of the row anew, its spec too.
 ROW_REWRITTEN_MAX: Final = 1024 * 1024
 
@@ -51,7 +66,7 @@ _NEWEST: Final = f"""
 SELECT seq, {ROW_BYTES} + octet_length(kind) + octet_length(data_json) + octet_length(prev_hash)
   + octet_length(event_hash) FROM events WHERE job_id = ? ORDER BY seq DESC LIMIT ?
 """
-_DELETE_NEWEST: Final = "DELETE FROM events WHERE job_id = ? AND seq >= ?"
+_DELETE_EVENT: Final = "DELETE FROM events WHERE job_id = ? AND seq = ?"
 _RELEASE: Final = """
 UPDATE job_storage_usage SET retained_bytes = retained_bytes - ? WHERE job_id = ?
 """
@@ -62,43 +77,65 @@ class PreparedSweep:
 
     size = BYTES_MAX
 
-    def __init__(self, op: Sweep) -> None:
+    def __init__(self, op: Sweep, reads: ReadPool) -> None:
         if op.age_ms < 0:
             raise InvalidOperationError("an age is not negative", age_ms=op.age_ms)
         if not 1 <= op.max_jobs <= JOBS_MAX:
             raise InvalidOperationError(f"max_jobs is outside 1..{JOBS_MAX}", value=op.max_jobs)
         self._op = op
+        with suppress(StoreError):  # what cannot be read, the transaction will say better
+            self._rehearse(reads)
+
+    def _rehearse(self, reads: ReadPool) -> None:
+        """Have the pages in memory before the writer is held; a read waits where it must."""
+        op = self._op
+        with reads.connection() as db:
+            found = _candidates(db, op.now_ms - op.age_ms, op.max_jobs)
+            rehearse(db, [job_id for job_id, _ in found], EVENTS_MAX)
 
     def run(self, db: apsw.Connection) -> Swept:
         op = self._op
         before_ms = op.now_ms - op.age_ms
-        jobs, events, size = op.max_jobs, EVENTS_MAX, BYTES_MAX
+        budget = _Budget(jobs=op.max_jobs, until=monotonic() + WORK_SECONDS)
         hidden: list[str] = []
-        until = monotonic() + WORK_SECONDS
         for job_id, begun in _candidates(db, before_ms, op.max_jobs):
-            first = jobs == op.max_jobs
-            has_events = db.execute(_COUNT, (job_id, events + 1)).get
-            weight, row, receipt = _size(db, job_id)
-            if has_events <= events and (weight <= size or (begun and has_events == 0 and first)):
-                db.execute(_DELETE, (job_id,))
-                jobs, events, size = jobs - 1, events - has_events, size - weight
-            elif first:
-                events -= _shorten(
-                    db, job_id, marked_ms=None if begun else op.now_ms, row=row, receipt=receipt
-                )
-                until = 0.0
-            else:
+            if not budget.untouched and budget.spent:
+                break
+            if not _remove(db, _look(db, job_id, begun, budget), op.now_ms, budget):
                 break
             if not begun:
                 hidden.append(job_id)
-            if jobs == 0 or monotonic() >= until:
-                break
         return Swept(
-            jobs_deleted=op.max_jobs - jobs,
-            events_deleted=EVENTS_MAX - events,
+            jobs_deleted=op.max_jobs - budget.jobs,
+            events_deleted=EVENTS_MAX - budget.events,
             more_remaining=bool(db.execute(_MORE, (before_ms,)).get),
             hidden=tuple(hidden),
         )
+
+
+class _Budget(Struct):
+    """What a transaction may still do."""
+
+    jobs: int
+    until: float
+    events: int = EVENTS_MAX
+    bytes: int = BYTES_MAX
+    untouched: bool = True
+
+    @property
+    def spent(self) -> bool:
+        return self.jobs == 0 or self.events <= 0 or monotonic() >= self.until
+
+
+class _Job(Struct, frozen=True, kw_only=True):
+    """A job whose turn it is; of its events no more are counted than the budget has room for."""
+
+    job_id: str
+    begun: bool
+    events: int
+    weight: int  # bytes of all its rows, the spec left out
+    row_bytes: int  # of its own row, the receipt left out
+    receipt_bytes: int
 
 
 def _candidates(db: apsw.Connection, before_ms: int, limit: int) -> Iterator[tuple[str, bool]]:
@@ -112,34 +149,68 @@ def _candidates(db: apsw.Connection, before_ms: int, limit: int) -> Iterator[tup
             yield job_id, begun
 
 
-def _size(db: apsw.Connection, job_id: str) -> tuple[int, int, int]:
-    """Return the bytes besides the spec, those of the row besides the receipt, the receipt's."""
+def _look(db: apsw.Connection, job_id: str, begun: bool, budget: _Budget) -> _Job:
     sizes: tuple[int, int, int] | None = db.execute(_SIZE, (job_id,)).get
     if sizes is None:
         raise StorageUnavailableError("the job has no storage account")
-    return sizes
+    weight, row, receipt = sizes
+    return _Job(
+        job_id=job_id,
+        begun=begun,
+        events=db.execute(_COUNT, (job_id, budget.events + 1)).get,
+        weight=weight,
+        row_bytes=row,
+        receipt_bytes=receipt,
+    )
 
 
-def _shorten(
-    db: apsw.Connection, job_id: str, *, marked_ms: int | None, row: int, receipt: int
-) -> int:
-    """Hide a job and take away what goes first; return how many events that were."""
-    freed = 0
-    if marked_ms is not None:
-        db.execute(_MARK, (job_id, max(marked_ms, 0)))
-        freed += sum(row_bytes(*key) for key in db.execute(_KEYS, (job_id,)))
-        db.execute(_DELETE_KEYS, (job_id,))
-        if row <= ROW_REWRITTEN_MAX:
-            db.execute(_CLEAR_RECEIPT, (job_id,))
-            freed += receipt
-    count = size = 0
-    oldest = None
+def _remove(db: apsw.Connection, job: _Job, now_ms: int, budget: _Budget) -> bool:
+    """Remove a job, or as much of it as fits; False if it was left for the next transaction."""
+    fits = job.events <= budget.events and job.weight <= budget.bytes
+    if not (fits or budget.untouched):
+        return False
+    budget.untouched = False
+    budget.bytes -= job.weight
+    if job.events == 0 or (job.events <= SMALL_EVENTS and job.weight <= SMALL_BYTES):
+        budget.events -= job.events
+    else:
+        if not job.begun:
+            db.execute(_MARK, (job.job_id, max(now_ms, 0)))
+        until = max(budget.until, monotonic() + GRACE_SECONDS)
+        count, freed = _shorten(db, job.job_id, until)
+        budget.events -= count
+        if count < job.events or (job.weight > SMALL_BYTES and monotonic() >= until):
+            _strip(db, job, freed)
+            budget.until = 0.0
+            return True
+    db.execute(_DELETE, (job.job_id,))
+    budget.jobs -= 1
+    return True
+
+
+def _shorten(db: apsw.Connection, job_id: str, until: float) -> tuple[int, int]:
+    """Delete the newest events, one at least; return how many, and the bytes they held."""
     newest: list[Any] = db.execute(_NEWEST, (job_id, EVENTS_MAX)).fetchall()
-    for seq, charge in newest:
-        if count and size + charge > BYTES_MAX:
-            break
-        oldest, count, size = seq, count + 1, size + charge
-    if oldest is not None:
-        db.execute(_DELETE_NEWEST, (job_id, oldest))
-    db.execute(_RELEASE, (freed + size, job_id))
-    return count
+    count = freed = 0
+
+    def while_there_is_time() -> Iterator[tuple[str, int]]:
+        nonlocal count, freed
+        for seq, size in newest:
+            if count and (freed + size > BYTES_MAX or monotonic() >= until):
+                return
+            count, freed = count + 1, freed + size
+            yield job_id, seq
+
+    db.executemany(_DELETE_EVENT, while_there_is_time())
+    return count, freed
+
+
+def _strip(db: apsw.Connection, job: _Job, freed: int) -> None:
+    """Take from a hidden job what goes with its first events, and settle its account."""
+    if not job.begun:
+        freed += sum(row_bytes(*key) for key in db.execute(_KEYS, (job.job_id,)))
+        db.execute(_DELETE_KEYS, (job.job_id,))
+        if job.row_bytes <= ROW_REWRITTEN_MAX:
+            db.execute(_CLEAR_RECEIPT, (job.job_id,))
+            freed += job.receipt_bytes
+    db.execute(_RELEASE, (freed, job.job_id))
