@@ -20,7 +20,8 @@ from faults.victims import alive, bury, children, family, kill_child, launcher_o
 from gateway import Gateway, eventually
 from invariants import problems, problems_with_job
 
-from rookhold_attestation import PublicKey
+from rookhold_attestation import PublicKey, binds
+from rookhold_store.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -328,6 +329,7 @@ class Campaign:
         accepted = self.traffic.job_ids()
         self.jobs = len(accepted)
         found = problems(self.gateway.database, accepted)
+        found += [repr(each) for each in verify(self.gateway.database, binding=binds)]
         if extra := set(self._book.job_ids()) - set(accepted):
             found.append(f"jobs that nobody sent: {sorted(extra)}")
         bury(self._own)

@@ -11,6 +11,7 @@ from rookhold_store import CancelQueued, DeferAttestation, ProveWritable, Recove
 from rookhold_store.accounting import findings
 from rookhold_store.errors import JobNotFoundError, StorageUnavailableError
 from rookhold_store.testing import Jobs, anything_binds, tampering_connection
+from rookhold_store.verify import verify
 from rookhold_types.events import check_chain
 from rookhold_types.ids import new_job_id
 from rookhold_types.receipts import receipt_digest
@@ -114,6 +115,7 @@ class Life:
         db = tampering_connection(path)
         try:
             found = [*self.wrong, *map(repr, findings(db))]
+            found += map(repr, verify(path, binding=anything_binds))
             if (said := db.execute("PRAGMA integrity_check").get) != "ok":
                 found.append(f"SQLite says {said}")
             if db.execute("PRAGMA foreign_key_check").fetchall():

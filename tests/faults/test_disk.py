@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MEMORY = Path("/dev/shm")
 SEED = os.environ.get("ROOKHOLD_FAULT_SEED", "")
-A_FEW = 60  # places in a life at which the disk fails, each day
+A_FEW = 36  # places in a life at which the disk fails, each day
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def lost_syncs(place: Path, count: int) -> None:
 
 
 def test_what_was_answered_survives_a_power_cut_after_syncs_that_failed(place: Path) -> None:
-    lost_syncs(place, 40)
+    lost_syncs(place, 15)
 
 
 @pytest.mark.soak

@@ -36,7 +36,7 @@ class Filler:
     def leave(self, free: int) -> None:
         """Grow until no more than this many bytes are left, or none at all."""
         with self._path.open("ab") as file:
-            step = MIB
+            step = 16 * MIB
             while step:
                 if shutil.disk_usage(self._place).free - free < step:
                     step //= 4
