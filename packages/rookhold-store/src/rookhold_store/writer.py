@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 from enum import Enum
+from time import sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import apsw
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # bounds the log that one commit writes
+GATHER_SECONDS: Final = 0.0002  # between two looks at who has come back
+GATHER_LOOKS: Final = 10
 
 logger = logging.getLogger(__name__)
 
@@ -107,10 +110,24 @@ class Writer:
         while not self._ended or self._apart:
             if batch := self._collect():
                 self._commit(batch)
+                self._gather(len(batch))
             if self._apart:
                 self._commit([self._apart.popleft()])
             if self._upkeep is not None:
                 self._upkeep.after_commit()
+
+    def _gather(self, answered: int) -> None:
+        """Let those whom one commit answered come back together, while they keep coming.
+
+        Begun at the first of them, the next commit would be its alone: two groups would then take
+        turns, each half as large, and dispute the interpreter with each other.
+        """
+        come = 0
+        for _ in range(GATHER_LOOKS if answered > 1 else 0):
+            sleep(GATHER_SECONDS)
+            before, come = come, self._queue.qsize()
+            if come >= answered or come == before:
+                break
 
     def _collect(self) -> list[_Entry]:
         """Wait for one operation, then take what has gathered meanwhile."""
