@@ -74,7 +74,8 @@ class ReadPool(Reads):
             return open_reader(self._path)
 
     def _give_back(self, db: apsw.Connection) -> None:
-        if self._closed or len(self._idle) >= IDLE_MAX:
+        # One whose view could not be ended would keep the log from shrinking for ever.
+        if self._closed or len(self._idle) >= IDLE_MAX or db.in_transaction:
             db.close()
         else:
             self._idle.append(db)
