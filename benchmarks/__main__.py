@@ -22,6 +22,7 @@ from benchmarks import (
     programs,
     report,
     road,
+    scaling,
     starting,
     storing,
     throughput,
@@ -32,7 +33,18 @@ from benchmarks.sizes import FULL, QUICK
 if TYPE_CHECKING:
     from benchmarks.sizes import Sizes
 
-PARTS = ("starts", "launch", "limits", "road", "accept", "store", "lives", "evidence", "memory")
+PARTS = (
+    "starts",
+    "launch",
+    "limits",
+    "road",
+    "accept",
+    "store",
+    "lives",
+    "scale",
+    "evidence",
+    "memory",
+)
 
 
 def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
@@ -48,6 +60,7 @@ def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
         "accept": accepting,
         "store": storing,
         "lives": throughput,
+        "scale": scaling,
         "memory": memory,
     }[part]
     here = place / part
@@ -70,11 +83,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few runs of each, to see it work")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there as well")
     parser.add_argument("--only", choices=PARTS, action="append", help="this part (repeatable)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="retained, in the part `scale`")
     parser.add_argument("--rounds", type=int, metavar="N", help="of launches, instead of the usual")
     options = parser.parse_args()
     sizes = QUICK if options.quick else FULL
     if options.rounds is not None:
         sizes = replace(sizes, launch_rounds=options.rounds)
+    if options.jobs is not None:
+        sizes = replace(sizes, scale_jobs=options.jobs)
     book = Book()
     before = report.machine()
     shown = ", ".join(f"{name} {value}" for name, value in before.items())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.sizes import Sizes
 
 WORKERS = 2
+OTHERS = 4  # clients that keep the server's loop busy
 _HELLO = {"language": "bash", "code": "echo hello"}
 _LIMITS = {"wall_seconds": 120, "cpu_seconds": 120}
 # Slots full of jobs that wait leave the processors free; full of jobs that compute, they do not.
@@ -46,6 +47,13 @@ async def measure(book: Book, sizes: Sizes, place: Path) -> None:
             trivial, taken = await _idle(connection, sizes, bare_commits)
             for name, filler in _FILLERS.items():
                 taken[name] = await _full(served, connection, filler, sizes)
+            async with asyncio.TaskGroup() as tasks:
+                others = [tasks.create_task(_ask_on(served)) for _ in range(OTHERS)]
+                taken["loop busy"] = await _full(
+                    served, connection, _FILLERS["slots full, waiting"], sizes
+                )
+                for other in others:
+                    other.cancel()
     floor = book.put("accept.floor_ms", median(trivial))
     table.add("a trivial request and a bare commit", floor, percentile(trivial, 0.95), "1.00x")
     for name, times in taken.items():
@@ -122,6 +130,13 @@ async def _full(
         for job_id in fillers:
             await _ended(other, job_id)
     return times
+
+
+async def _ask_on(served: Served) -> None:
+    """Keep the server's loop busy: one request after another, each with some work in it."""
+    async with Connection(served.address, served.api_key) as connection:
+        while True:
+            await connection.ask(200, "GET", "/v1/jobs?limit=20")
 
 
 async def _running(connection: Connection) -> int:

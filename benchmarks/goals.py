@@ -83,6 +83,31 @@ GOALS = (
         base="road.python.baseline.1.p50_ms",
         bound=0.7,
     ),
+    Goal(
+        name="whole lives in the store: 32 at once / one at a time",
+        figure="lives.32",
+        base="lives.1",
+        bound=3.0,
+        at_least=True,
+    ),
+    Goal(
+        name="whole lives in the store: 32 at once / bare SQLite",
+        figure="lives.32",
+        base="lives.bare",
+        bound=0.6,
+        at_least=True,
+    ),
+    Goal(
+        name="many retained jobs / a thousand: the dearest operation",
+        figure="scale.dearest",
+        bound=1.2,
+    ),
+    Goal(
+        name="durable accept, the loop busy with requests: p95",
+        figure="accept.loop busy.p95_ms",
+        bound=10.0,
+        unit=" ms",
+    ),
     Goal(name="durable accept at rest: p50", figure="accept.idle.p50_ms", bound=4.0, unit=" ms"),
     Goal(
         name="memory at rest, every process, PSS",

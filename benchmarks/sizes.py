@@ -22,6 +22,8 @@ class Sizes:
     evidence_rounds: int
     lives: int  # whole lives of jobs over the store, in one turn
     lives_rounds: int
+    scale_jobs: int  # retained, beside a thousand
+    scale_turns: int
     settle_seconds: float  # before memory is read
 
 
@@ -36,6 +38,8 @@ FULL = Sizes(
     evidence_rounds=400,
     lives=256,
     lives_rounds=7,
+    scale_jobs=50_000,
+    scale_turns=200,
     settle_seconds=2.0,
 )
 QUICK = Sizes(
@@ -49,6 +53,8 @@ QUICK = Sizes(
     evidence_rounds=3,
     lives=32,
     lives_rounds=1,
+    scale_jobs=1_200,
+    scale_turns=1,
     settle_seconds=0.0,
 )
 CONCURRENCIES = (1, 2, 4, 8)

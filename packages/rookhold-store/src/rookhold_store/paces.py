@@ -10,7 +10,7 @@ import statistics
 import time
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import apsw
 
@@ -123,14 +123,24 @@ def _list_name(tenant: str | None, status: str | None, language: str | None) -> 
     return f"page{whose}{''.join(f', by {name}' for name in filters)}"
 
 
-def ratios(small: Paces, large: Paces, *, turns: int, seed: int = 1) -> dict[str, float]:
-    """Return, by operation, the median on the large store over the one on the small store."""
+class Pair(NamedTuple):
+    """Median seconds of one operation on both stores."""
+
+    small: float
+    large: float
+
+    @property
+    def ratio(self) -> float:
+        return self.large / self.small
+
+
+def compare(small: Paces, large: Paces, *, turns: int, seed: int = 1) -> dict[str, Pair]:
+    """Return, by operation, what it takes on each; the two take turns, in random order."""
     random = Random(seed)  # noqa: S311  # not for secrets
     times: dict[str, tuple[list[float], list[float]]] = {}
     for number in range(WARM_UP + turns):
         for pair in zip(small.turn(), large.turn(), strict=True):
-            name = pair[0][0]
-            kept = times.setdefault(name, ([], []))
+            kept = times.setdefault(pair[0][0], ([], []))
             for which in random.sample((0, 1), 2):
                 began = time.perf_counter()
                 pair[which][1]()
@@ -138,6 +148,6 @@ def ratios(small: Paces, large: Paces, *, turns: int, seed: int = 1) -> dict[str
                 if number >= WARM_UP:
                     kept[which].append(taken)
     return {
-        name: statistics.median(after) / statistics.median(before)
+        name: Pair(statistics.median(before), statistics.median(after))
         for name, (before, after) in times.items()
     }

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from rookhold_store import Store
-from rookhold_store.paces import Paces, ratios
+from rookhold_store.paces import Paces, compare
 from rookhold_store.population import Population, kept
 from rookhold_store.testing import anything_binds
 
@@ -66,8 +66,8 @@ def too_dear(few: Path, many: Path, jobs: int) -> dict[str, float]:
         large = Paces(large_store, Population(jobs))
         least: dict[str, float] = {}
         for seed in range(ROUNDS):
-            found = ratios(small, large, turns=TURNS, seed=seed)
-            least = {name: min(found[name], least.get(name, found[name])) for name in found}
+            for name, pair in compare(small, large, turns=TURNS, seed=seed).items():
+                least[name] = min(pair.ratio, least.get(name, pair.ratio))
             dear = {name: ratio for name, ratio in least.items() if ratio > DEARER}
             if not dear:
                 break
