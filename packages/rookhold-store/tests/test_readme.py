@@ -12,4 +12,10 @@ def test_the_readmes_example_runs(
     assert len(blocks) == 1
     monkeypatch.chdir(tmp_path)
     exec(blocks[0], {})
-    assert "status=<JobStatus.QUEUED: 'queued'>" in capsys.readouterr().out
+    accepted, listed, swept, found, copied = capsys.readouterr().out.splitlines()
+    assert accepted.startswith("Accepted(")
+    assert "status=<JobStatus.QUEUED: 'queued'>" in listed
+    assert "jobs_deleted=0" in swept
+    assert found == "[]"
+    assert "monday.db" in copied
+    assert (tmp_path / "state" / "monday.db").stat().st_mode & 0o777 == 0o600
