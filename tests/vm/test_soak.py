@@ -32,3 +32,11 @@ def test_every_case_of_each_attack_in_the_vm() -> None:
     failed = {test: each.text for test, each in went.items() if each.how != "passed"}
     assert failed == {}
     assert went
+
+
+@pytest.mark.vm
+@pytest.mark.soak
+def test_a_full_disk_in_the_vm() -> None:
+    went = run_in_vm(["tests/faults/test_full_disk.py"], timeout=HOURS)
+    failed = {test: each.text for test, each in went.items() if each.how != "passed"}
+    assert failed == {}
