@@ -17,6 +17,7 @@ VERBS: Final = {
     "check": "Say what this host can enforce, and why.",
     "dev": "Serve a gateway for trying things out, on this computer only.",
     "serve": "Serve a gateway, configured by ROOKHOLD_* variables.",
+    "config": "Show the settings of a gateway, and where each comes from.",
     "keys": "Make and revoke the credentials of a gateway.",
     "db": "Verify, back up and count a gateway's database.",
     "rootfs": "Build and check the system that jobs see.",

@@ -54,6 +54,12 @@ def database(given: Path | None) -> Path:
     return given
 
 
+def require_owner(path: Path) -> None:
+    """Refuse to change a database as another account than the one whose gateway uses it."""
+    if path.stat().st_uid != os.geteuid():
+        raise FilesError(f"{path} belongs to another account; run this as that one")
+
+
 def binding() -> Any:
     """Return the test that an attestation binds its job and tenant."""
     return load("rookhold_attestation.binding", what=WHAT, extra=EXTRA).binds

@@ -11,6 +11,7 @@ import anyio
 
 from rookhold_attestation import AttestationError
 from rookhold_server import logs, supervisor
+from rookhold_server.config.file import gathered
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.descriptors import parent_gone, tell_ready
 from rookhold_server.signals import Signals
@@ -35,13 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments:
         sys.stderr.write(_USAGE)
         return _EXIT_USAGE
-    if supervisor.wanted(os.environ):  # a process of this size does not stay root
-        python = [sys.executable, "-P", "-m", "rookhold_server"]
-        os.execve(python[0], python, os.environ)  # noqa: S606 - our own interpreter
     sys.setswitchinterval(_SWITCH_SECONDS)
     logs.configure("compact", "info")
     try:
-        settings = read_settings(os.environ)
+        environ = gathered(os.environ)
+        if supervisor.wanted(environ):  # a process of this size does not stay root
+            python = [sys.executable, "-P", "-m", "rookhold_server"]
+            os.execve(python[0], python, environ)  # noqa: S606 - our own interpreter
+        settings = read_settings(environ)
         logs.configure(settings.log_format, settings.log_level)
         return anyio.run(serve, settings)
     except (RookholdError, AttestationError) as refused:

@@ -192,6 +192,7 @@ def compact(database: Path | None, as_json: bool) -> None:
     pages back by itself from then on.
     """
     path = stored.database(database)
+    stored.require_owner(path)  # before the lock: made by root, it would lock the gateway out
     # Before SQLite is loaded: its temporary file is as large as the database, /tmp perhaps small.
     os.environ.setdefault("SQLITE_TMPDIR", str(path.absolute().parent))
     compacting = stored.part("rookhold_store.compact")

@@ -1,4 +1,4 @@
-"""The settings of one server process, from its environment."""
+"""The settings of one server process, from its environment and the file that it names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from rookhold_server.config.address import Address
+from rookhold_server.config.file import gathered
 from rookhold_server.config.oidc import OidcSettings, read_oidc
 from rookhold_server.config.values import Hidden, MalformedValueError
 from rookhold_server.config.variables import CLIENT_ONLY, NOT_BUILT, PARSERS, PREFIX
@@ -77,7 +78,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """Refuses the first variable that is unsupported, malformed or contradicts another."""
-    given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    environ = gathered(environ)
+    given = {name: text for name, text in environ.items() if name.startswith(PREFIX)}
     for name in sorted(given.keys() & NOT_BUILT):
         raise UnsupportedSettingError(name, "this version does not have the feature it configures")
     value = _Parsed(given)
@@ -145,7 +147,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def read_database(environ: Mapping[str, str]) -> Path:
     """Return where a server with these variables has its database; nothing else is looked at."""
-    given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    environ = gathered(environ)
+    given = {name: text for name, text in environ.items() if name.startswith(PREFIX)}
     value = _Parsed(given)
     if "ROOKHOLD_DB" not in given and not value("ROOKHOLD_ENV", False):
         return (_state_directory(environ, given) or _PRODUCTION_STATE) / "rookhold.db"
@@ -155,7 +158,7 @@ def read_database(environ: Mapping[str, str]) -> Path:
 
 def read_quotas(environ: Mapping[str, str]) -> tuple[int | None, int | None]:
     """Return the overall and the tenant's storage quota in MiB, as far as they are set."""
-    value = _Parsed({name: text for name, text in environ.items() if text})
+    value = _Parsed(gathered(environ))
     return value("ROOKHOLD_STORAGE_GLOBAL_MB", None), value("ROOKHOLD_STORAGE_TENANT_MB", None)
 
 

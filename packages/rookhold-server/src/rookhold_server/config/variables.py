@@ -43,6 +43,7 @@ def _backend(text: str) -> str:
 # What each variable's text must be. Meaning and defaults are in `settings`.
 PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
     {
+        "ROOKHOLD_CONFIG_FILE": values.path,
         "ROOKHOLD_ENV": values.word_choice(_ENVIRONMENTS),
         "ROOKHOLD_ADDR": parse_address,
         "ROOKHOLD_TLS_TERMINATED_BY_PROXY": values.boolean,
@@ -90,17 +91,18 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_METRICS_TOKEN": values.token,
         "ROOKHOLD_ATTESTATION_MODE": values.word_choice(_SIGNING),
         "ROOKHOLD_ATTESTATION_KEY_FILE": values.path,
-        # Between a parent and its gateway, not for operators.
         "ROOKHOLD_READY_FD": values.integer(3, 65535),
         "ROOKHOLD_LIFELINE_FD": values.integer(3, 65535),
         "ROOKHOLD_SUPERVISOR_FD": values.integer(3, 65535),
     }
 )
 
+# Between a parent and its gateway, not for operators.
+INTERNAL: Final = frozenset({"ROOKHOLD_READY_FD", "ROOKHOLD_LIFELINE_FD", "ROOKHOLD_SUPERVISOR_FD"})
+
 # Refused rather than ignored: an operator who sets one relies on it.
 NOT_BUILT: Final = frozenset(
     {
-        "ROOKHOLD_CONFIG_FILE",
         "ROOKHOLD_TLS_CERT_FILE",
         "ROOKHOLD_TLS_KEY_FILE",
     }
