@@ -12,7 +12,7 @@ import pytest
 from rookhold_store import Store, StoreError
 from rookhold_store.source import Source
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
-from rookhold_store.verify import verify
+from rookhold_store.verify import Verification, verify
 
 NOBODY = 65534
 
@@ -61,12 +61,12 @@ def test_nothing_can_be_written_through_it(closed: Path) -> None:
                 source.db.execute(statement)
 
 
-@pytest.mark.root
-def test_another_account_can_verify_a_copy_in_a_directory_it_cannot_write_to(closed: Path) -> None:
-    for item in (closed.parent.parent, closed.parent):
+def as_nobody(path: Path) -> "subprocess.CompletedProcess[str]":
+    """Verify a file in a process that may only read it, and write nowhere near it."""
+    for item in (path.parent.parent, path.parent):
         item.chmod(0o555)
-    closed.chmod(0o444)
-    before = seen(closed)
+    for item in path.parent.iterdir():
+        item.chmod(0o444)
     program = (
         "import os, sys\n"
         "from rookhold_store.verify import verify\n"  # first: then modules may be out of reach
@@ -75,17 +75,26 @@ def test_another_account_can_verify_a_copy_in_a_directory_it_cannot_write_to(clo
         "assert not os.access(os.path.dirname(path), os.W_OK)\n"
         "print(list(verify(path)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(closed)],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        text=True,
-    )
+    try:
+        return subprocess.run(
+            [sys.executable, "-c", program, str(path)],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            text=True,
+        )
+    finally:
+        for item in (path.parent.parent, path.parent):
+            item.chmod(0o700)
+
+
+@pytest.mark.root
+def test_another_account_can_verify_a_copy_in_a_directory_it_cannot_write_to(closed: Path) -> None:
+    closed.chmod(0o444)
+    before = seen(closed)
+    done = as_nobody(closed)
     assert (done.stdout, done.stderr) == ("[]\n", "")
     assert seen(closed) == before
-    for item in (closed.parent.parent, closed.parent):
-        item.chmod(0o700)
 
 
 def test_what_is_read_while_somebody_opens_the_file_is_read_again(closed: Path) -> None:
@@ -116,3 +125,43 @@ def test_a_name_with_odd_characters_is_that_name(path: Path) -> None:
         Jobs(store).finished()
     assert list(verify(odd)) == []
     assert list(odd.parent.iterdir()) == [odd]
+
+
+def test_a_lock_of_somebody_else_is_waited_for_and_is_no_damage(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    def look(view: object) -> int:
+        nonlocal looks
+        del view
+        looks += 1
+        if looks < 3:
+            raise apsw.BusyError("BusyError: database is locked")
+        return looks
+
+    with closing(Source(closed)) as source:
+        assert source.at_a_moment(look) == 3
+        looks = -100
+        monkeypatch.setattr("rookhold_store.verify.one.check", lambda *_, **__: look(None))
+        with pytest.raises(StoreError) as refused:
+            list(Verification(source).findings())
+        assert refused.value.code == "storage_unavailable"
+
+
+@pytest.mark.root
+def test_a_log_that_cannot_be_used_where_it_is_is_no_damage(path: Path) -> None:
+    with Store.open(path, binding=anything_binds, clock=TickingClock()) as store:
+        Jobs(store).finished()
+        place = path.parent.parent / "copy"
+        place.mkdir()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", place / f"a.db{suffix}")
+    done = as_nobody(place / "a.db")
+    assert "StorageUnavailableError: the log beside the file cannot be used here" in done.stderr
+
+
+def test_a_file_that_vanishes_meanwhile_is_said(closed: Path) -> None:
+    with closing(Source(closed)) as source, pytest.raises(StoreError) as refused:
+        source.at_a_moment(lambda _: closed.unlink())
+    assert refused.value.code == "storage_unavailable"

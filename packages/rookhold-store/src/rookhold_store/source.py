@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+BUSY_MAX: Final = 5  # times of the busy timeout
+# What SQLite answers for reasons that lie outside the pages of the file.
+ELSEWHERE: Final = (
+    apsw.AuthError,
+    apsw.BusyError,
+    apsw.CantOpenError,
+    apsw.LockedError,
+    apsw.PermissionsError,
+    apsw.ReadOnlyError,
+)
 _Mark = tuple[int, int, int, int]
 _PRAGMAS: Final = ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON")
 
@@ -48,20 +58,25 @@ class Source:
         self.path = Path(os.path.realpath(path))
         self._slice_seconds = slice_seconds
         self._alone: _Mark | None = None
-        try:
-            self.db = self._open()
-        except ENGINE_ERRORS as exc:
-            raise as_ours(exc) from exc
-        except OSError as exc:
-            raise StorageUnavailableError(
-                "the database file cannot be read", errno=exc.errno or 0
-            ) from exc
+        self.db = self._open()
 
     def at_a_moment(self, look: Callable[[Short], T]) -> T:
         """Return what `look` returns of one moment, or of several short ones that it renews."""
+        busy = 0
         while True:
-            with Short(self.db, self._slice_seconds).looking() as view:
-                seen = look(view)
+            try:
+                with Short(self.db, self._slice_seconds).looking() as view:
+                    seen = look(view)
+            except (
+                apsw.BusyError,
+                apsw.LockedError,
+            ) as exc:  # a log is recovered or removed
+                busy += 1
+                if busy == BUSY_MAX:
+                    raise StorageUnavailableError("others keep the database to themselves") from exc
+                continue
+            except ELSEWHERE as exc:
+                raise as_ours(exc) from exc
             if self.undisturbed():
                 return seen
 
@@ -116,6 +131,14 @@ class Source:
 
     def _mark(self) -> _Mark | None:
         """Return what changes when somebody writes to the file; None if it has a log."""
+        try:
+            return self._looks()
+        except OSError as exc:
+            raise StorageUnavailableError(
+                "the database file cannot be read", errno=exc.errno or 0
+            ) from exc
+
+    def _looks(self) -> _Mark | None:
         if any(Path(f"{self.path}{suffix}").exists() for suffix in ("-wal", "-journal")):
             return None
         found = self.path.stat()
@@ -124,9 +147,32 @@ class Source:
     def _open(self) -> apsw.Connection:
         self._alone = self._mark()
         uri = f"{self.path.as_uri()}?mode=ro" + ("&immutable=1" if self._alone else "")
-        db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-        db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        for pragma in _PRAGMAS:
-            db.execute(f"PRAGMA {pragma}")
-        db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        try:
+            db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        except ENGINE_ERRORS as exc:
+            raise as_ours(exc) from exc
+        try:
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            for pragma in _PRAGMAS:
+                db.execute(f"PRAGMA {pragma}")
+            db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+            self._first_look(db)
+        except BaseException:
+            db.close()
+            raise
         return db
+
+    def _first_look(self, db: apsw.Connection) -> None:
+        """Have the files opened now, so that what cannot be read at all is told from damage."""
+        try:
+            db.pragma("schema_version")
+        except apsw.CantOpenError as exc:
+            raise StorageUnavailableError(
+                "the log beside the file cannot be used here; copy both to where you can write"
+                if self._alone is None
+                else "the database file cannot be opened"
+            ) from exc
+        except ELSEWHERE as exc:
+            raise as_ours(exc) from exc
+        except ENGINE_ERRORS:
+            return  # the pages; whoever looks at them says so

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import apsw
 
 from rookhold_store.connection import ENGINE_ERRORS
+from rookhold_store.source import ELSEWHERE
 from rookhold_store.verify import one
 from rookhold_store.verify.finding import FILE, Finding
 
@@ -130,7 +131,12 @@ def checked(
 
 
 def unreadable(exc: BaseException, *, job_id: str | None = None, place: str = FILE) -> Finding:
-    """Return the finding for pages that SQLite cannot make sense of."""
+    """Return the finding for pages that SQLite cannot make sense of.
+
+    What is not of the file's making is raised again: somebody else's lock is no damage.
+    """
+    if isinstance(exc, (*ELSEWHERE, apsw.InterruptError)):
+        raise exc
     said = str(exc).removesuffix(".") if isinstance(exc, apsw.Error) else "a text is not UTF-8"
     return Finding(
         place=place, problem=f"cannot be read: {type(exc).__name__}: {said}", job_id=job_id
