@@ -28,6 +28,9 @@ START_SECONDS = 60
 # What a gateway that neither signs nor uses a provider has no use for, nor ever one for tests.
 NOT_ON_THE_SERVERS_PATH = {
     "nacl",
+    "jwt",
+    "cryptography",
+    "rookhold_server.identity.oidc",
     "importlib.metadata",
     "pytest",
     "pyseccomp",
