@@ -131,8 +131,13 @@ def test_a_disk_that_somebody_fills_to_the_last_byte_loses_no_accepted_job(
         assert eventually(SECONDS, lambda: client.ready().ready)
         assert eventually(SECONDS, lambda: all(job.finished for job in client.jobs()))
         assert client.run("bash", "echo after").stdout == "after\n"
-        detail = client.job(running)
-        assert detail.status == "succeeded"
+        result = client.result(running)
+        assert result.status == "succeeded"
+        whole = "".join(f"{number:01000d}\n" for number in range(800)) * 2
+        assert whole.startswith(result.stdout)
+        receipt = client.job(running).receipt or {}
+        assert result.truncated == (result.stdout != whole)
+        assert receipt["evidence_complete"] == (result.stdout == whole)
         assert client.attestation(running, 30).content
         assert gateway.stop() == 0
         assert problems(gateway.database, accepted) == []

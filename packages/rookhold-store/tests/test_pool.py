@@ -51,3 +51,10 @@ def test_a_reader_given_back_after_the_close_does_not_keep_its_connection(
         assert len(view.list_jobs("acme")) == 1
     assert not store.read._idle
     assert store.read.probe() is False
+
+
+def test_a_reader_whose_view_could_not_be_ended_is_not_lent_again(store: Store) -> None:
+    with store.read._lend() as stuck:
+        stuck.execute("BEGIN")
+    assert stuck not in store.read._idle
+    assert store.read.probe()
