@@ -10,7 +10,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rookhold_store import SchemaVersionError, StorageUnavailableError, Store
+from rookhold_store import (
+    SchemaVersionError,
+    StorageUnavailableError,
+    Store,
+    UnsafeDatabasePathError,
+    connection,
+)
+from rookhold_store.files import SIDE_SUFFIXES
 from rookhold_store.testing import Jobs
 
 
@@ -109,3 +116,70 @@ def test_a_file_system_without_room_is_told_as_such(
     with pytest.raises(StorageUnavailableError) as caught:
         Store.open(tmp_path / "state" / "jobs.db")
     assert caught.value.code == "storage_reserve"
+
+
+@pytest.mark.root
+def test_nobody_else_can_put_a_log_there_during_the_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a directory such as /tmp everybody may make a file whose name is still free."""
+    parent = tmp_path / "everybody"
+    parent.mkdir()
+    parent.chmod(0o1777)
+    path = parent / "jobs.db"
+    Store.open(path).close()
+    assert [file.name for file in parent.iterdir()] == ["jobs.db"]
+    open_existing = connection.open_existing
+    refused = []
+
+    def planting_first(wanted: Path) -> apsw.Connection:
+        for suffix in SIDE_SUFFIXES:
+            with pytest.raises(FileExistsError):
+                Path(f"{wanted}{suffix}").open("xb").close()
+            refused.append(suffix)
+        return open_existing(wanted)
+
+    monkeypatch.setattr(connection, "open_existing", planting_first)
+    with Store.open(path) as store:
+        Jobs(store).finished()
+    assert tuple(refused) == SIDE_SUFFIXES
+    monkeypatch.undo()
+    with Store.open(path) as store:
+        assert len(store.read.list_jobs("acme")) == 1
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("suffix", SIDE_SUFFIXES)
+def test_a_file_that_somebody_put_beside_the_database_in_time_is_refused(
+    tmp_path: Path, suffix: str
+) -> None:
+    parent = tmp_path / "everybody"
+    parent.mkdir()
+    parent.chmod(0o1777)
+    Store.open(parent / "jobs.db").close()
+    theirs = parent / f"jobs.db{suffix}"
+    theirs.write_bytes(b"theirs")
+    os.chown(theirs, 65534, 65534)
+    with pytest.raises(UnsafeDatabasePathError):
+        Store.open(parent / "jobs.db")
+    assert theirs.read_bytes() == b"theirs"
+
+
+def test_a_database_that_is_swapped_for_a_link_during_the_open_is_not_followed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store.open(path).close()
+    target = tmp_path / "target.db"
+    shutil.copyfile(path, target)
+    before = target.read_bytes()
+    open_existing = connection.open_existing
+
+    def swapped_first(wanted: Path) -> apsw.Connection:
+        wanted.unlink()
+        wanted.symlink_to(target)
+        return open_existing(wanted)
+
+    monkeypatch.setattr(connection, "open_existing", swapped_first)
+    with pytest.raises(StorageUnavailableError):
+        Store.open(path)
+    assert target.read_bytes() == before

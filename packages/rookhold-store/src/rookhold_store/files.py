@@ -46,21 +46,40 @@ def secure_database(path: str | os.PathLike[str]) -> Path:
     _secure_parent(wanted.parent)
     secure_side_files(wanted)
     _refuse_remains(wanted)
+    if not _made(wanted):
+        size = wanted.lstat().st_size
+        if size == 1:  # SQLite would take it for an empty file and write over it
+            raise ForeignSchemaError("the file is not a database")
+        if size and wanted.parent.lstat().st_mode & stat.S_IWOTH:
+            _take_side_names(wanted)
+    return wanted
+
+
+def _made(path: Path) -> bool:
+    """Make an empty file, 0600, or judge the one that is there; whether it was made."""
     try:
         # Exclusive, so that what is created is never what somebody else put there.
-        descriptor = os.open(wanted, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        narrow(wanted)
-        if wanted.lstat().st_size == 1:  # SQLite would take it for an empty file and write over it
-            raise ForeignSchemaError("the file is not a database") from None
+        narrow(path)
+        return False
     except OSError as exc:
-        raise _not_made("the database file cannot be made", exc) from exc
-    else:
-        try:
-            os.fchmod(descriptor, 0o600)
-        finally:
-            os.close(descriptor)
-    return wanted
+        raise _not_made("a database file cannot be made", exc) from exc
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _take_side_names(path: Path) -> None:
+    """Have every name beside the database, where everybody may make a file whose name is free.
+
+    SQLite would use a file that somebody makes there before it does, and as root it would even give
+    that file to the owner of the database, so that nothing is to be seen of it afterwards.
+    """
+    for suffix in SIDE_SUFFIXES:
+        _made(path.with_name(path.name + suffix))
 
 
 def secure_side_files(path: Path) -> None:
