@@ -31,7 +31,7 @@ WORKERS: Final = 2
 IDLE_EVERY: Final = 5  # kills between two looks at a gateway that does nothing
 OLD_JOBS: Final = 150  # for each sweep that is interrupted
 SETTLE_SECONDS: Final = 120.0
-GONE_SECONDS: Final = 20.0
+GONE_SECONDS: Final = 60.0
 
 
 class Campaign:
