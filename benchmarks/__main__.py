@@ -81,6 +81,7 @@ def programs_start() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few runs of each, to see it work")
+    parser.add_argument("--short", action="store_true", help="fewer lives, still enough to compare")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there as well")
     parser.add_argument("--only", choices=PARTS, action="append", help="this part (repeatable)")
     parser.add_argument("--jobs", type=int, metavar="N", help="retained, in the part `scale`")
@@ -89,6 +90,8 @@ def main() -> int:
     sizes = QUICK if options.quick else FULL
     if options.rounds is not None:
         sizes = replace(sizes, launch_rounds=options.rounds)
+    if options.short:
+        sizes = replace(sizes, lives=96, lives_rounds=3)
     if options.jobs is not None:
         sizes = replace(sizes, scale_jobs=options.jobs)
     book = Book()

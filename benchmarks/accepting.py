@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.sizes import Sizes
 
 WORKERS = 2
-OTHERS = 4  # clients that keep the server's loop busy
+OTHERS = 2  # clients that keep the server's loop busy
 _HELLO = {"language": "bash", "code": "echo hello"}
 _LIMITS = {"wall_seconds": 120, "cpu_seconds": 120}
 # Slots full of jobs that wait leave the processors free; full of jobs that compute, they do not.
