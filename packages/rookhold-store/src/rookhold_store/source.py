@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+ROW_BYTES_MAX: Final = 256 * 1024 * 1024  # far above any row of ours; damage may claim more
 BUSY_MAX: Final = 5  # times of the busy timeout
 # What SQLite answers for reasons that lie outside the pages of the file.
 ELSEWHERE: Final = (
@@ -156,6 +157,7 @@ class Source:
             for pragma in _PRAGMAS:
                 db.execute(f"PRAGMA {pragma}")
             db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+            db.limit(apsw.SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX)
             self._first_look(db)
         except BaseException:
             db.close()

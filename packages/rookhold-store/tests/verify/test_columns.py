@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rookhold_store.schema import schema_text
 from rookhold_store.specimen import Made, binding, unguarded, untyped
+from rookhold_store.testing import Jobs
 from rookhold_store.verify import Finding, cells, unproved, verify
 from rookhold_store.verify.cells import TABLES
+
+if TYPE_CHECKING:
+    from rookhold_store import Store
 
 # For each column a value that is as good as the true one, as far as the schema can tell.
 GOOD: dict[str, Any] = {
@@ -218,3 +222,24 @@ def test_rules_and_schema_agree_on_what_may_be_null() -> None:
 
 def test_every_status_of_the_schema_is_one_here() -> None:
     assert all(cells.JOBS.columns[3].rule(status) is None for status in ("queued", "oom_killed"))  # type: ignore[misc]
+
+
+def test_a_history_that_is_all_wrong_is_not_listed_whole(store: Store) -> None:
+    jobs = Jobs(store)
+    job_id = jobs.running()
+    jobs.append(job_id, *map(str, range(200)))
+    with unguarded(store.path) as db:
+        db.execute("UPDATE events SET ts_ms = 1")
+    findings = [item for item in verify(store.path, binding=binding) if item.place[:6] == "events"]
+    assert len(findings) == 101
+    assert findings[-1].problem == "has more findings"
+
+
+def test_job_ids_that_are_no_texts_are_found(made: Made) -> None:
+    for table in ("jobs", "events", "job_storage_usage"):
+        with untyped(made.path, table) as db:
+            db.execute(
+                f"UPDATE {table} SET job_id = CAST(job_id AS BLOB) WHERE job_id = ?", (made.waived,)
+            )
+    places = {item.place for item in found(made)}
+    assert {"jobs.job_id", "events.job_id", "job_storage_usage.job_id"} <= places

@@ -16,6 +16,7 @@ from rookhold_types.errors import CanonicalError, EventDataError
 from rookhold_types.events import HASH_VERSION, ChainResult, EventKind, event_hash
 from rookhold_types.output import record_bytes
 
+FINDINGS_MAX: Final = 100  # of one history: one that is all wrong need not be listed whole
 _HASHED: Final = "prev_hash, seq, ts_ms, kind and data_json"
 _SINGLE: Final = (EventKind.ACCEPTED.value, EventKind.STARTED.value, EventKind.FINISHED.value)
 _STREAMS: Final = (EventKind.STDOUT.value, EventKind.STDERR.value)
@@ -200,9 +201,14 @@ class History:
             self._find("data_json", "says another size or digest than its content has", told.seq)
 
     def _find(self, column: str, problem: str, seq: int | None) -> None:
-        self.findings.append(
-            Finding(place=f"events.{column}", problem=problem, job_id=self.job_id, seq=seq)
-        )
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(
+                Finding(place=f"events.{column}", problem=problem, job_id=self.job_id, seq=seq)
+            )
+        elif len(self.findings) == FINDINGS_MAX:
+            self.findings.append(
+                Finding(place="events", problem="has more findings", job_id=self.job_id)
+            )
 
 
 def _size(value: object) -> int:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 PAGE: Final = 64
 
-_FIRST: Final = "SELECT CAST(job_id AS BLOB) FROM jobs WHERE job_id >= '' ORDER BY job_id LIMIT ?"
+_FIRST: Final = """
+SELECT CAST(job_id AS BLOB) FROM jobs WHERE job_id >= '' AND job_id < x'' ORDER BY job_id LIMIT ?
+"""
 _NEXT: Final = """
 SELECT CAST(job_id AS BLOB) FROM jobs WHERE job_id > CAST(? AS TEXT) AND job_id < x''
 ORDER BY job_id LIMIT ?
