@@ -216,4 +216,4 @@ def test_what_was_answered_survives_a_power_cut_after_syncs_that_failed(place: P
 
 @pytest.mark.soak
 def test_what_was_answered_survives_many_power_cuts(place: Path) -> None:
-    lost_syncs(place, 2000)
+    lost_syncs(place, 1000)

@@ -97,3 +97,18 @@ def answer(gateway: FaultyGateway, path: str) -> str:
     code: str = json.loads(body)["error"]["code"]
     assert response.status == 503 or code != "storage_unavailable"
     return code
+
+
+def test_a_server_whose_disk_cannot_be_read_says_so_and_does_not_start(
+    gateway: FaultyGateway,
+) -> None:
+    with gateway.client() as client:
+        job_id = client.run("bash", "echo one").job_id
+    gateway.kill()
+    gateway.fail(How.EIO, "read")
+    with pytest.raises(AssertionError, match=r"refused to start.*code=storage_unavailable"):
+        gateway.start()
+    gateway.heal()
+    gateway.start()
+    with gateway.client() as client:
+        assert client.job(job_id).status == "succeeded"
