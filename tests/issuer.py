@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -59,6 +60,7 @@ class Provider:
         self.url = url
         self.keys = {kid: SigningKey(kid, name) for kid, name in algorithms.items()}
         self.published: bytes | None = None  # instead of the keys
+        self.clock: Callable[[], float] = time.time
 
     def add(self, kid: str, algorithm: str) -> SigningKey:
         self.keys[kid] = SigningKey(kid, algorithm)
@@ -71,7 +73,7 @@ class Provider:
 
     def claims(self, **changes: Any) -> dict[str, Any]:
         """Return good ones; a change to None takes a claim away."""
-        now = int(time.time())
+        now = int(self.clock())
         whole = {
             "iss": self.url,
             "sub": "user-7",
