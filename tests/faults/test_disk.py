@@ -15,7 +15,7 @@ from faults.disk import FaultyDisk, How
 from faults.life import Life, close_running
 
 from rookhold_store import Store, left_log
-from rookhold_store.errors import StorageUnavailableError
+from rookhold_store.errors import StorageFullError, StorageUnavailableError
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
 
 if TYPE_CHECKING:
@@ -121,6 +121,27 @@ def test_the_disk_fails_at_some_calls_of_a_life(place: Path) -> None:
 @pytest.mark.soak
 def test_the_disk_fails_at_every_call_of_a_life(place: Path) -> None:
     campaign(place, None)
+
+
+def append_a_lot(jobs: Jobs, job_id: str) -> None:
+    """Let the log grow: its index, which it needs memory for, does so once in 4096 pages."""
+    for _ in range(5000):
+        jobs.append(job_id, "x" * 16_000)
+
+
+@pytest.mark.parametrize("kinds", [("write",), ("shm",)], ids=str)
+def test_no_space_is_told_as_such_and_is_over_when_there_is_some(
+    place: Path, kinds: tuple[str, ...]
+) -> None:
+    with FaultyDisk(place / "s" / "jobs.db") as disk, opened(disk.path) as store:
+        jobs = Jobs(store)
+        running = jobs.running()
+        disk.fail(How.ENOSPC, *kinds)
+        with pytest.raises(StorageFullError):
+            append_a_lot(jobs, running)
+        disk.heal()
+        assert jobs.append(running, "there is space")
+        assert jobs.finalise(running) is not None
 
 
 # What a lost supply leaves, after syncs that failed.

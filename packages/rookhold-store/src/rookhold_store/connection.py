@@ -178,9 +178,15 @@ def as_ours(exc: apsw.Error | UnicodeError | OverflowError) -> StoreError:
         return InvalidOperationError("a number is outside 64 bits")
     if isinstance(exc, apsw.ConstraintError):
         return RecordRefusedError(str(exc))
-    if isinstance(exc, apsw.FullError):
+    if isinstance(exc, apsw.FullError) or _no_room_for_index(exc):
         return StorageFullError("the file system is full")
     return StorageUnavailableError(f"the database answered {type(exc).__name__}")
+
+
+def _no_room_for_index(exc: Exception) -> bool:
+    """Whether the log's index could not grow, which lies in a file of its own beside the log."""
+    code: object = getattr(exc, "extendedresult", None)
+    return isinstance(exc, apsw.IOError) and code == apsw.SQLITE_IOERR_SHMSIZE
 
 
 def translated(exc: BaseException) -> BaseException:
