@@ -29,6 +29,17 @@ def test_the_public_key_is_said_aloud_and_real_ones_are_set_aside(home: Path) ->
     assert "real-secret" not in said
 
 
+def test_a_provider_of_access_tokens_is_set_aside_with_the_other_credentials(home: Path) -> None:
+    theirs = {
+        "ROOKHOLD_OIDC_ISSUER": "https://login.example",
+        "ROOKHOLD_OIDC_TENANT_MAP": "",
+        "ROOKHOLD_CREDENTIALS_FILE": "/etc/rookhold/keys/credentials.json",
+    }
+    kept, told = prepare({"HOME": str(home), **theirs}, 7300)
+    assert not kept.keys() & theirs.keys()
+    assert "not used here: ROOKHOLD_CREDENTIALS_FILE, ROOKHOLD_OIDC_ISSUER" in told
+
+
 def test_a_signing_key_is_made_once_and_then_kept(home: Path) -> None:
     kept, told = prepare({"HOME": str(home)}, 7300)
     path = Path(kept["ROOKHOLD_ATTESTATION_KEY_FILE"])

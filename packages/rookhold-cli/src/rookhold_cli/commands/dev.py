@@ -24,6 +24,7 @@ _SET_ASIDE: Final = (
     "ROOKHOLD_CREDENTIAL_PEPPER_FILE",
     "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV",
 )
+_PROVIDER: Final = "ROOKHOLD_OIDC_"  # and so have those who give out access tokens to one
 _HOST: Final = "127.0.0.1"
 _KEY_NAME: Final = "signing-key.pem"
 
@@ -66,15 +67,15 @@ def prepare(environ: Mapping[str, str], port: int) -> tuple[dict[str, str], list
     """Return the server's environment and what to say about it; makes the signing key if needed."""
     if is_production(environ):
         raise UsageError("ROOKHOLD_ENV says production; use `rookhold serve` there")
-    kept = {name: text for name, text in environ.items() if name not in _SET_ASIDE}
+    aside = [name for name in environ if name in _SET_ASIDE or name.startswith(_PROVIDER)]
+    kept = {name: text for name, text in environ.items() if name not in aside}
     kept["ROOKHOLD_ADDR"] = f"{_HOST}:{port}"
     told = [
         "DEVELOPMENT gateway, on this computer only",
         f"it accepts the PUBLIC key {gateway.DEVELOPMENT_KEY}: anybody on this computer can use it",
     ]
-    aside = [name for name in _SET_ASIDE if environ.get(name)]
-    if aside:
-        told.append(f"not used here: {', '.join(aside)}")
+    if missed := sorted(name for name in aside if environ[name]):
+        told.append(f"not used here: {', '.join(missed)}")
     if environ.get("ROOKHOLD_ATTESTATION_KEY_FILE"):
         told.append("evidence is signed with the key of ROOKHOLD_ATTESTATION_KEY_FILE")
     elif environ.get("ROOKHOLD_ATTESTATION_MODE", "").strip().lower() in {

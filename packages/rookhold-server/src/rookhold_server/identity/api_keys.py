@@ -28,6 +28,9 @@ class ApiKeys(Struct, frozen=True, kw_only=True):
     any_short: bool = False
     any_bare: bool = False  # an entry without its tenant
 
+    def __repr__(self) -> str:
+        return f"ApiKeys({len(self.entries)} of them)"  # a short key could be guessed by its digest
+
     def find(self, token: str) -> Principal | None:
         """Compare with every key, whichever matches, so that time tells nothing."""
         digest = sha256(token.encode()).digest()

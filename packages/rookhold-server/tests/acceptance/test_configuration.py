@@ -1,0 +1,166 @@
+"""How a server is configured: the lines of the acceptance list, by their numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gateway import Gateway
+from issuer import AUDIENCE
+
+from rookhold_server.config.guards import check_backend, check_exposure, check_settings
+from rookhold_server.config.settings import Settings, read_settings
+from rookhold_server.errors import SettingError
+from rookhold_types.isolation import IsolationClass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECONDS = 60
+VALUE = "a-value-that-nobody-may-see"
+KEYS = {"API_KEYS": f"acme:{VALUE}"}
+PRODUCTION = {
+    **KEYS,
+    "ENV": "production",
+    "ATTESTATION_MODE": "off",
+    "SANDBOX": "namespaces",
+    "ROOTFS": f"/srv/{VALUE}",
+}
+PROVIDER = {
+    "OIDC_ISSUER": f"https://{VALUE}.example",
+    "OIDC_AUDIENCE": AUDIENCE,
+    "OIDC_JWKS_URL": f"https://{VALUE}.example/keys",
+    "OIDC_TENANT_MAP": f"{VALUE}=acme",
+}
+
+# Sections 3 and 4 of the contract, as far as a setting tells it; what takes a file, a provider or a
+# host to find out is in the tests of those. The variable that is named, and what was set.
+REFUSED: list[tuple[str, dict[str, str]]] = [
+    ("CREDENTIAL_PEPPER_FILE", {"CREDENTIALS_FILE": f"/{VALUE}"}),
+    ("CREDENTIALS_FILE", {"CREDENTIAL_PEPPER_FILE": f"/{VALUE}"}),
+    *((name, {**PROVIDER, name: ""}) for name in PROVIDER),
+    *((name, {**PROVIDER, name: f"http://{VALUE}"}) for name in PROVIDER if "MAP" not in name),
+    ("OIDC_TENANT_MAP", {**PROVIDER, "OIDC_TENANT_MAP": VALUE}),
+    ("OIDC_ALGORITHMS", {**PROVIDER, "OIDC_ALGORITHMS": f"HS256,{VALUE}"}),
+    ("OIDC_ISSUER", {"OIDC_TENANT_CLAIM": VALUE}),
+    ("API_KEYS", {"API_KEYS": f":{VALUE}"}),
+    ("API_KEYS", {"API_KEYS": f"acme:,acme:{VALUE}"}),
+    ("API_KEYS", {"API_KEYS": f"a b:{VALUE}"}),
+    ("API_KEYS", {"API_KEYS": f"a:{VALUE},b:{VALUE}"}),
+    ("API_KEYS", {"API_KEYS": ", ,"}),
+    ("ATTESTATION_KEY_FILE", {"ATTESTATION_MODE": "sign"}),
+    ("ATTESTATION_MODE", {"ATTESTATION_MODE": "off", "ATTESTATION_KEY_FILE": f"/{VALUE}"}),
+    ("ATTESTATION_MODE", {"ATTESTATION_MODE": VALUE}),
+    ("MAX_JOB_MEM_MB", {"MAX_JOB_MEM_MB": "2048", "MEMORY_BUDGET_MB": "1024"}),
+    ("WORKERS", {"WORKERS": VALUE}),
+    ("ENV", {"ENV": VALUE}),
+    ("ADDR", {"ADDR": "0.0.0.0:7300"}),
+    ("ADDR", {"ADDR": "0.0.0.0:7300", "API_KEYS": "acme:short"}),
+    ("ADDR", {"ADDR": "0.0.0.0:7300", "SANDBOX": "off", **KEYS}),
+    ("API_KEYS", {**PRODUCTION, "API_KEYS": ""}),
+    ("API_KEYS", {**PRODUCTION, "API_KEYS": VALUE}),
+    ("API_KEYS", {**PRODUCTION, "API_KEYS": "acme:rookhold-dev-key"}),
+    ("API_KEYS", {**PRODUCTION, "API_KEYS": "acme:short", "UNSAFE_ALLOW_PUBLIC_DEV": "1"}),
+    ("ATTESTATION_MODE", {**PRODUCTION, "ATTESTATION_MODE": ""}),
+    (
+        "ATTESTATION_KEY_FILE",
+        {**PRODUCTION, "ATTESTATION_MODE": "on", "ATTESTATION_KEY_FILE": VALUE},
+    ),
+    ("ADDR", {**PRODUCTION, "ADDR": "0.0.0.0:7300"}),
+    ("USER", PRODUCTION),
+    ("SECCOMP", {**PRODUCTION, "SECCOMP": "off"}),
+    ("GVISOR_PLATFORM", {**PRODUCTION, "GVISOR_PLATFORM": "ptrace"}),
+    ("SANDBOX", {**PRODUCTION, "SANDBOX": "namespaces-dev", "USER": "4711"}),
+    ("SANDBOX", {**PRODUCTION, "SANDBOX": "auto", "USER": "4711", "UNSAFE_ALLOW_NAIVE": "1"}),
+]
+
+
+def read(variables: dict[str, str], **others: str) -> Settings:
+    named = {f"ROOKHOLD_{name}": text for name, text in variables.items()}
+    return read_settings({"HOME": "/home/somebody", **named, **others})
+
+
+def judged(variables: dict[str, str], *, uid: int = 1000) -> None:
+    """Do what a start does before it opens anything; the host offers no isolation."""
+    settings = read(variables)
+    check_settings(settings, effective_uid=uid)
+    check_exposure(settings, settings.address)
+    check_backend(settings, settings.address, IsolationClass.NONE)
+
+
+@pytest.mark.parametrize(("named", "variables"), REFUSED, ids=str)
+def test_c1_each_refusal_names_the_variable_and_shows_no_value(
+    named: str, variables: dict[str, str]
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        judged(variables, uid=0 if named == "USER" else 1000)
+    assert caught.value.variable == f"ROOKHOLD_{named}"
+    assert f"ROOKHOLD_{named}" in str(caught.value)
+    assert VALUE not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("named", "variables"),
+    [
+        ("OIDC_JWKS_URL", {**PROVIDER, "OIDC_JWKS_URL": f"https://{VALUE}.invalid/"}),
+        (
+            "CREDENTIAL_PEPPER_FILE",
+            {"CREDENTIALS_FILE": f"/{VALUE}", "CREDENTIAL_PEPPER_FILE": f"/{VALUE}"},
+        ),
+        ("API_KEYS", {"API_KEYS": f"a:{VALUE},b:{VALUE}"}),
+    ],
+)
+def test_c1_a_process_that_is_refused_ends_with_1(
+    tmp_path: Path, named: str, variables: dict[str, str]
+) -> None:
+    settings = {f"ROOKHOLD_{name}": text for name, text in variables.items()}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "rookhold_server"],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), **settings},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert f"refused to start: ROOKHOLD_{named}: " in line
+    assert VALUE not in line
+
+
+def test_c2_only_our_own_variable_means_production() -> None:
+    assert not read({}, COOP_ENV="production", NODE_ENV="production").production
+    assert read({"ENV": "release", "ATTESTATION_MODE": "off"}).production
+
+
+def exposed(variables: dict[str, str]) -> bool:
+    try:
+        judged(variables)
+    except SettingError as refused:
+        assert_is_the_address(refused)
+        return True
+    return False
+
+
+def assert_is_the_address(refused: SettingError) -> None:
+    assert refused.variable == "ROOKHOLD_ADDR"
+
+
+def test_c3_localhost_is_loopback_and_beyond_it_a_public_key_is_refused() -> None:
+    assert not exposed({"ADDR": "localhost:7300", "SANDBOX": "off"})
+    everywhere: dict[str, Any] = {"ADDR": "0.0.0.0:7300"}
+    for variables in ({}, {**KEYS, "SANDBOX": "off"}, {**KEYS, "SANDBOX": "namespaces-dev"}, KEYS):
+        assert exposed(everywhere | variables)
+        assert not exposed(everywhere | variables | {"UNSAFE_ALLOW_PUBLIC_DEV": "true"})
+
+
+def test_c4_without_settings_workers_are_the_cpus_and_the_rate_is_1200(tmp_path: Path) -> None:
+    workers = max(2, len(os.sched_getaffinity(0)))
+    settings = read({})
+    assert settings.workers == settings.tenant_concurrency == workers
+    assert settings.rate_per_minute == 1200
+    with Gateway(tmp_path / "home", sandbox="off") as gateway, gateway.client() as client:
+        assert client.status().scheduler["workers"] == workers
