@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from rookhold_store.errors import StoreError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import apsw
+
+    from rookhold_store.pool import ReadPool
 
 _JOB: Final = """
 SELECT job_id, tenant, status, language, created_at_ms, octet_length(receipt_json) FROM jobs
@@ -26,9 +31,11 @@ _PLACES: Final = tuple(
             "jobs_by_tenant_status_language",
             " AND created_at_ms = :at AND status = :status AND language = :language",
         ),
+        ("jobs_by_creation", " AND created_at_ms = :at"),
         ("sqlite_autoindex_jobs_2", ""),
     )
 )
+_FEWEST: Final = 8
 _ROWS: Final = (
     "SELECT retained_bytes FROM job_storage_usage WHERE job_id = ?",
     "SELECT idempotency_key FROM idempotency_keys WHERE job_id = ?",
@@ -39,6 +46,27 @@ _EVENTS: Final = """
 SELECT sum(octet_length(data_json)) FROM (
   SELECT data_json FROM events WHERE job_id = ? ORDER BY seq DESC LIMIT ?)
 """
+
+
+class Rehearsal:
+    """Reads for one transaction after another, for about as many jobs as the last one removed.
+
+    It runs in the thread that asks for the transaction, before the writer is held, and waits for
+    the disk where it must.
+    """
+
+    def __init__(self, reads: ReadPool) -> None:
+        self._reads = reads
+        self._jobs = 2 * _FEWEST
+
+    def read(self, found: Callable[[apsw.Connection, int], Iterable[str]], events: int) -> None:
+        """Visit the next jobs that `found` names; what cannot be read is not this one's matter."""
+        with suppress(StoreError), self._reads.connection() as db:
+            rehearse(db, found(db, self._jobs), events)
+
+    def learn(self, removed: int) -> None:
+        """A transaction removed so many; the next one may remove somewhat more."""
+        self._jobs = max(_FEWEST, 2 * removed)
 
 
 def rehearse(db: apsw.Connection, job_ids: Iterable[str], events: int) -> None:

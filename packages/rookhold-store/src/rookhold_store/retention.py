@@ -4,23 +4,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from rookhold_store.accounting import ROW_BYTES, row_bytes
-from rookhold_store.errors import InvalidOperationError, StorageUnavailableError, StoreError
+from rookhold_store.errors import InvalidOperationError, StorageUnavailableError
 from rookhold_store.operations import Sweep, Swept
-from rookhold_store.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import apsw
 
-    from rookhold_store.pool import ReadPool
+    from rookhold_store.rehearsal import Rehearsal
 
 JOBS_MAX: Final = 64
 EVENTS_MAX: Final = 4096
@@ -77,21 +75,19 @@ class PreparedSweep:
 
     size = BYTES_MAX
 
-    def __init__(self, op: Sweep, reads: ReadPool) -> None:
+    def __init__(self, op: Sweep, rehearsal: Rehearsal) -> None:
         if op.age_ms < 0:
             raise InvalidOperationError("an age is not negative", age_ms=op.age_ms)
         if not 1 <= op.max_jobs <= JOBS_MAX:
             raise InvalidOperationError(f"max_jobs is outside 1..{JOBS_MAX}", value=op.max_jobs)
         self._op = op
-        with suppress(StoreError):  # what cannot be read, the transaction will say better
-            self._rehearse(reads)
+        self._rehearsal = rehearsal
+        rehearsal.read(self._next, EVENTS_MAX)
 
-    def _rehearse(self, reads: ReadPool) -> None:
-        """Have the pages in memory before the writer is held; a read waits where it must."""
+    def _next(self, db: apsw.Connection, most: int) -> list[str]:
         op = self._op
-        with reads.connection() as db:
-            found = _candidates(db, op.now_ms - op.age_ms, op.max_jobs)
-            rehearse(db, [job_id for job_id, _ in found], EVENTS_MAX)
+        found = _candidates(db, op.now_ms - op.age_ms, min(op.max_jobs, most))
+        return [job_id for job_id, _ in found]
 
     def run(self, db: apsw.Connection) -> Swept:
         op = self._op
@@ -105,6 +101,7 @@ class PreparedSweep:
                 break
             if not begun:
                 hidden.append(job_id)
+        self._rehearsal.learn(op.max_jobs - budget.jobs)
         return Swept(
             jobs_deleted=op.max_jobs - budget.jobs,
             events_deleted=EVENTS_MAX - budget.events,

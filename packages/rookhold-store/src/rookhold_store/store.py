@@ -31,6 +31,7 @@ from rookhold_store.pool import ReadPool, Snapshot
 from rookhold_store.progress import PreparedAppend, PreparedStart
 from rookhold_store.proof import PreparedProof
 from rookhold_store.quota import Quota
+from rookhold_store.rehearsal import Rehearsal
 from rookhold_store.retention import PreparedSweep
 from rookhold_store.standing import OpenFiles
 from rookhold_store.upkeep import LogState, Upkeep
@@ -81,6 +82,7 @@ class Store:
         self._commits: list[Callable[[int], object]] = []
         self._upkeep = Upkeep(db, path, standing=standing)
         self._writer = Writer(db, committed=self._committed, standing=standing, upkeep=self._upkeep)
+        rehearsal = Rehearsal(self.read)
         self._prepare: Mapping[type, Callable[[Any], Work]] = {
             Accept: lambda op: PreparedAccept(op, quota),
             Start: PreparedStart,
@@ -93,7 +95,7 @@ class Store:
             WaiveAttestation: PreparedWaive,
             FailAttestation: PreparedFail,
             RetryAttestations: PreparedRetry,
-            Sweep: lambda op: PreparedSweep(op, self.read),
+            Sweep: lambda op: PreparedSweep(op, rehearsal),
             ProveWritable: PreparedProof,
         }
 
