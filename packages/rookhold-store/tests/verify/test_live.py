@@ -10,8 +10,9 @@ import pytest
 
 from rookhold_store import FailAttestation, Store, Sweep, WaiveAttestation
 from rookhold_store.source import Source
+from rookhold_store.specimen import Made, binding, unguarded
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
-from rookhold_store.verify import Verification
+from rookhold_store.verify import Verification, verify
 
 SECONDS = 0.8
 
@@ -72,8 +73,9 @@ def test_no_false_alarm_while_jobs_are_written_and_swept(
     assert checked
 
 
+@pytest.mark.parametrize("left", [2000, 0], ids=["a part of it", "all of it"])
 def test_no_false_alarm_over_a_long_history_that_is_removed_meanwhile(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     jobs = Jobs(store)
     job_id = jobs.running()
@@ -85,18 +87,15 @@ def test_no_false_alarm_over_a_long_history_that_is_removed_meanwhile(
     def sweep(view: object) -> bool:
         nonlocal looks
         looks += 1
-        if looks in (100, 2000, 5000):
+        while looks == 6000 and store.read.last_seq(job_id) > left:
             store.call(Sweep(now_ms=store.clock() + 10**9, age_ms=0))
         return True
 
-    with (
-        closing(Source(store.path, slice_seconds=0.0)) as source,
-        pytest.MonkeyPatch.context() as m,
-    ):
-        m.setattr("rookhold_store.moments.Short.due", sweep)
+    monkeypatch.setattr("rookhold_store.moments.Short.due", sweep)
+    with closing(Source(store.path, slice_seconds=0.0)) as source:
         assert list(Verification(source, binding=anything_binds).findings()) == []
-    assert looks > 100
-    assert store.read.get(None, job_id) is None
+    assert looks > 6000
+    assert store.read.last_seq(job_id) <= left
 
 
 def test_a_verification_holds_no_moment_for_long(store: Store) -> None:
@@ -158,3 +157,24 @@ def test_a_file_that_is_opened_meanwhile_is_read_through_its_log(path: Path) -> 
         assert opened
         for store in opened:
             store.close()
+
+
+def test_a_hidden_job_of_which_no_event_is_left_is_sound(made: Made) -> None:
+    with unguarded(made.path) as db:
+        statement = (
+            "SELECT sum(64 + octet_length(kind) + octet_length(data_json)"
+            " + octet_length(prev_hash) + octet_length(event_hash)) FROM events WHERE job_id = ?"
+        )
+        lost = db.execute(statement, (made.hidden,)).get
+        db.execute("DELETE FROM events WHERE job_id = ?", (made.hidden,))
+        db.execute(
+            "UPDATE job_storage_usage SET retained_bytes = retained_bytes - ? WHERE job_id = ?",
+            (lost, made.hidden),
+        )
+        db.execute("UPDATE storage_usage_total SET charged_bytes = charged_bytes - ?", (lost,))
+        db.execute(
+            "UPDATE tenant_storage_usage SET charged_bytes = charged_bytes - ?"
+            " WHERE tenant = 'other'",
+            (lost,),
+        )
+    assert list(map(str, verify(made.path, binding=binding))) == []

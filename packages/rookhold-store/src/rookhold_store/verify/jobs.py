@@ -68,7 +68,7 @@ def _against_events(
     accepted = history.told.get(EventKind.ACCEPTED.value)
     started = history.told.get(EventKind.STARTED.value)
     finished = history.told.get(EventKind.FINISHED.value)
-    if not history.events and not migrated:
+    if not history.events and not migrated and not hidden:
         yield "job_id", "has no events"
     if history.legacy and not migrated:
         yield "job_id", "has events without hashes in a file that was made with hashes"

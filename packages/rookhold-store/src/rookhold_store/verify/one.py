@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rookhold_store.verify.kept import Kept
 
 _OF_JOB = "WHERE job_id = CAST(? AS TEXT)"
+_LAST = "SELECT coalesce(max(seq), 0) FROM events WHERE job_id = CAST(? AS TEXT)"
 _PLACE = "SELECT rowid FROM jobs WHERE job_id = CAST(? AS TEXT)"
 
 
@@ -41,31 +42,37 @@ def check(
 ) -> list[Finding]:
     """Return what is wrong with one job; nothing if it has gone meanwhile.
 
-    A long history is followed through several moments, which its being only ever added to allows.
-    All else is of the moment in which its end was reached.
+    A long history is followed through several moments, which its being only ever added to allows;
+    one that was shortened meanwhile is being removed, and followed anew. All else is of the moment
+    in which its end was reached.
     """
-    history = History(name_of(key), migrated=migrated)
-    for item in kept:
-        item.watch(history)
-    _follow(view, key, history)
+    while True:
+        history = History(name_of(key), migrated=migrated)
+        for item in kept:
+            item.watch(history)
+        if _follow(view, key, history):
+            break
     found = _at_one_moment(view.db, key, history, binding=binding, migrated=migrated, kept=kept)
     return [] if found is None else found
 
 
-def _follow(view: View, key: bytes, history: History) -> None:
-    going = True
+def _follow(view: View, key: bytes, history: History) -> bool:
+    """Follow the events to their end; False if what was followed is no longer all there."""
+    going, renewed = True, False
     while going:
         going = False
         rows = EVENTS.rows(view.db, f"{_OF_JOB} AND seq > ? ORDER BY seq", (key, history.seq))
         with closing(rows):
             for row in rows:
                 if not history.add(row):
-                    return
+                    return True
                 if view.due():
                     going = True
                     break
         if going:
             view.renew()
+            renewed = True
+    return not renewed or view.db.execute(_LAST, (key,)).get == history.seq
 
 
 def _at_one_moment(
