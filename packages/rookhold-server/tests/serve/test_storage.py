@@ -94,3 +94,33 @@ def test_a_disk_that_is_to_stay_free_refuses_jobs_and_nothing_else(server: Serve
     assert detail["status"] in ("error", "queued", "running", "succeeded", "timed_out")
     assert len(running.call("GET", "/v1/jobs")[1]["items"]) == 1
     assert running.stop() == 0
+
+
+def test_one_server_at_a_time_has_a_database(server: Server) -> None:
+    first, second = server().start(), server()
+    assert second.run() != 0
+    assert "database_locked" in second.log
+    assert first.call("POST", "/v1/jobs", JOB)[0] == 201
+    first.popen.kill()
+    first.ended()
+    second.start()
+    assert len(second.call("GET", "/v1/jobs")[1]["items"]) == 1
+    assert second.stop() == 0
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_nothing_is_accepted_into_a_database_that_was_moved_away(
+    server: Server, suffix: str
+) -> None:
+    running = server().start()
+    assert running.call("POST", "/v1/jobs", JOB)[0] == 201
+    [database] = running.home.rglob("rookhold.db")
+    file = database.with_name(database.name + suffix)
+    file.rename(file.with_name("aside"))
+    status, body = running.call("POST", "/v1/jobs", JOB)
+    assert (status, body["error"]["retryable"]) == (500, True), running.log
+    assert answer_of(running, "/readyz", 503)["error"]["code"] == "storage_unavailable"
+    file.with_name("aside").rename(file)
+    assert answer_of(running, "/readyz", 200) == {"ok": True}
+    assert running.call("POST", "/v1/jobs", JOB)[0] == 201
+    assert running.stop() == 0
