@@ -63,7 +63,7 @@ def sound(made: Made) -> bytes:
     )
 )
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_flipped_bytes_are_found_or_change_nothing(
     made: Made, sound: bytes, flips: list[tuple[float, int]]
@@ -75,7 +75,7 @@ def test_flipped_bytes_are_found_or_change_nothing(
 
 
 def test_a_byte_in_every_region_is_found_or_changes_nothing(made: Made, sound: bytes) -> None:
-    for place in range(0, len(sound), 2053):
+    for place in range(0, len(sound), 4093):
         damaged = bytearray(sound)
         damaged[place] ^= 0x41
         found_or_without_consequence(made, bytes(damaged))
