@@ -29,7 +29,7 @@ QUICK = {
     "rookhold-attestation": ["test_ed25519.py", "test_keys.py", "test_sign.py"],
     "rookhold-cli": ["test_output.py", "test_job_options.py"],
     "rookhold-exec": ["test_cgroup.py", "test_discovery.py", "test_protocol.py"],
-    "rookhold-server": ["http/test_service.py", "http/test_submission.py", "config"],
+    "rookhold-server": ["http/test_service.py", "http/test_submission.py", "config", "identity"],
     "rookhold-store": ["test_accept.py", "test_finalise.py", "test_schema.py"],
     "rookhold-types": ["test_wire.py", "test_jobs.py", "test_views.py", "test_receipts.py"],
 }

@@ -281,6 +281,18 @@ def test_a_hang_up_of_the_supervisor_has_the_server_read_its_credentials(
 
 
 @pytest.mark.linux_ns
+def test_a_hang_up_without_a_credentials_file_ends_nothing(production: Server) -> None:
+    running = production().start()
+    running.signal(signal.SIGHUP)
+    until = time.monotonic() + 60
+    while "asked to read credentials again" not in running.log:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert running.call("GET", "/v1/whoami")[0] == 200
+    assert running.stop() == 0
+
+
+@pytest.mark.linux_ns
 def test_the_end_of_a_parent_reaches_the_server_too(production: Server) -> None:
     running = production().start()
     pids = family(running)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from rookhold_server.config.oidc import OidcSettings
     from rookhold_server.config.settings import Settings
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
@@ -26,7 +29,9 @@ class Identity:
 
     def reload(self) -> None:
         """Read again what can be read again."""
-        if self.credentials is not None:
+        if self.credentials is None:
+            _log.info("asked to read credentials again, but there is no ROOKHOLD_CREDENTIALS_FILE")
+        else:
             self.credentials.reload()
 
     async def watch(self) -> None:
