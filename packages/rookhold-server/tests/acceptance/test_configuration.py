@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from gateway import Gateway
 from issuer import AUDIENCE
@@ -14,6 +16,8 @@ from issuer import AUDIENCE
 from rookhold_server.config.guards import check_backend, check_exposure, check_settings
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.errors import SettingError
+from rookhold_server.identity.keeping import Keeper
+from rookhold_server.identity.opening import open_identity
 from rookhold_types.isolation import IsolationClass
 
 if TYPE_CHECKING:
@@ -129,6 +133,37 @@ def test_c1_a_process_that_is_refused_ends_with_1(
     [line] = done.stderr.splitlines()
     assert f"refused to start: ROOKHOLD_{named}: " in line
     assert VALUE not in line
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scopes": ["jobs:*"]},
+        {"key_id": "first"},
+        {"comment": "x"},
+        {"created_at_ms": 2, "expires_at_ms": 1},
+        {"created_at_ms": 2, "revoked_at_ms": 1},
+    ],
+)
+def test_c5_a_credentials_file_that_breaks_a_rule_is_refused(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    file, pepper = tmp_path / "credentials.json", tmp_path / "pepper"
+    keeper = Keeper(file, pepper)
+    for name in ("first", "second"):
+        keeper.create(tenant="acme", principal=None, scopes=(), now_ms=1, key_id=name)
+    settings = read({"CREDENTIALS_FILE": str(file), "CREDENTIAL_PEPPER_FILE": str(pepper)})
+    anyio.run(open_identity, settings)
+    document = json.loads(file.read_bytes())
+    document["credentials"][1] |= changes
+    file.write_text(json.dumps(document))
+    with pytest.raises(SettingError) as caught:
+        anyio.run(open_identity, settings)
+    assert (caught.value.code, caught.value.variable) == (
+        "setting_invalid",
+        "ROOKHOLD_CREDENTIALS_FILE",
+    )
+    assert document["credentials"][1]["digest_hmac_sha256"] not in str(caught.value)
 
 
 def test_c2_only_our_own_variable_means_production() -> None:
