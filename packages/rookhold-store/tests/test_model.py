@@ -5,6 +5,7 @@ import shutil
 import struct
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from rookhold_store import (
     Store,
     StoreError,
     Sweep,
+    attestations,
+    writer,
 )
 from rookhold_store.accounting import findings
 from rookhold_store.operations import Operation
@@ -258,3 +261,47 @@ def test_the_model_is_tried_on_every_operation_and_every_answer() -> None:
         *(True, False, None, "Swept"),
     ):
         assert any(reason == told_one for _, told_one in seen), reason
+
+
+def live(seed: int) -> None:
+    """Run the machine by dice: quicker than to have a failure made small that is expected."""
+    dice = random.Random(seed)
+    machine = StoreMachine()
+    try:
+        machine.begin(seed=seed, tight=bool(seed % 2))
+        for _ in range(15):
+            turn = dice.randrange(5)
+            if turn < 3:
+                machine.operate(dice.randrange(1, 7))
+            elif turn == 3:
+                machine.reopen()
+            else:
+                machine.cut_the_power(dice.randrange(2, 6), dice.random(), garbled=False)
+            machine.the_store_agrees()
+    finally:
+        machine.teardown()
+
+
+def live_often(lives: int) -> None:
+    for seed in range(lives):
+        live(seed)
+
+
+def charge_a_byte_more(patch: pytest.MonkeyPatch) -> None:
+    settle = attestations.settle
+    patch.setattr(
+        attestations, "settle", lambda db, job, by, **named: settle(db, job, by + 1, **named)
+    )
+
+
+def commit_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "BATCH_MAX", 1)
+
+
+@pytest.mark.parametrize("sabotage", [charge_a_byte_more, commit_one_by_one])
+def test_a_store_that_is_a_little_wrong_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, sabotage: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    sabotage(monkeypatch)
+    with pytest.raises(AssertionError):
+        live_often(60)
