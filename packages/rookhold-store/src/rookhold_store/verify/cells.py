@@ -58,18 +58,15 @@ class Table(NamedTuple):
 
         The type that SQLite stored is the type that arrives, so that it can be judged here.
         """
-        names = [column.name for column in self.columns]
         given = 0
         try:
-            for row in db.execute(f"SELECT {', '.join(names)} FROM {self.name} {where}", bindings):
+            for row in db.execute(f"{_SELECT[self.name]} {where}", bindings):
                 given += 1
                 yield row
         except UnicodeDecodeError:
-            raw = ", ".join(f"typeof({name}) = 'text', CAST({name} AS BLOB)" for name in names)
-            plain = ", ".join(f"CASE typeof({n}) WHEN 'text' THEN NULL ELSE {n} END" for n in names)
-            rows = db.execute(f"SELECT {raw}, {plain} FROM {self.name} {where}", bindings)
+            rows = db.execute(f"{_SELECT_RAW[self.name]} {where}", bindings)
             for row in islice(rows, given, None):
-                yield _decoded(row, len(names))
+                yield _decoded(row, len(self.columns))
 
     def complaints(self, row: tuple[Any, ...]) -> list[Complaint]:
         """Return each column that breaks its own rule, and else the rule between them."""
@@ -324,3 +321,19 @@ TABLES: Final = (
     META,
     HISTORY,
 )
+
+
+def _select(table: Table) -> str:
+    return f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name}"
+
+
+def _select_raw(table: Table) -> str:
+    """Return the statement that no text can fail: each as bytes, then what is no text."""
+    names = [column.name for column in table.columns]
+    raw = ", ".join(f"typeof({name}) = 'text', CAST({name} AS BLOB)" for name in names)
+    plain = ", ".join(f"CASE typeof({n}) WHEN 'text' THEN NULL ELSE {n} END" for n in names)
+    return f"SELECT {raw}, {plain} FROM {table.name}"
+
+
+_SELECT: Final = {table.name: _select(table) for table in TABLES}
+_SELECT_RAW: Final = {table.name: _select_raw(table) for table in TABLES}

@@ -77,7 +77,8 @@ class History:
         for column, problem in broken:
             self._find(column, problem, seq if type(seq) is int else None)
         self.events += 1
-        self.retained_bytes += ROW_BYTES + sum(_size(row[place]) for place in (3, 4, 5, 6))
+        self.retained_bytes += ROW_BYTES + _size(row[3]) + _size(row[4])
+        self.retained_bytes += _size(row[5]) + _size(row[6])
         if type(seq) is not int:
             self.head = ""
             return True
@@ -212,6 +213,6 @@ class History:
 
 
 def _size(value: object) -> int:
-    if isinstance(value, bytes):
-        return len(value)
-    return len(value.encode()) if isinstance(value, str) else 0
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    return len(value) if isinstance(value, bytes) else 0
