@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,6 +32,7 @@ from rookhold_store.testing_lineage import copy_down, insert, make_old, unruled
 from rookhold_store.verify import verify
 from rookhold_types.jobs import JobSpec
 from rookhold_types.limits import Limits
+from rookhold_types.states import JobStatus
 
 NOW = 5_000_000
 GOOD: dict[str, Any] = {
@@ -254,67 +258,107 @@ CELLS = st.one_of(
         st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
     ).map(lambda value: json.dumps(value)),
 )
-COLUMNS = ("tenant", "language", "status", "spec_json", "effective_spec_json")
-NUMBERS = ("created_at_ms", "started_at_ms", "finished_at_ms", "exit_code")
-ROWS = st.fixed_dictionaries(dict.fromkeys((*COLUMNS, *NUMBERS), CELLS))
+TEXTS = ("tenant", "language", "status", "spec_json", "effective_spec_json")
+TIMES = ("created_at_ms", "started_at_ms", "finished_at_ms")
+ROWS = st.fixed_dictionaries(dict.fromkeys((*TEXTS, *TIMES, "exit_code"), CELLS))
 EVENTS = st.fixed_dictionaries(dict.fromkeys(("ts_ms", "kind", "data_json"), CELLS))
+SPACE = "\t\n\v\f\r "
+
+
+def words(value: object) -> str | None:
+    return value if isinstance(value, str) and value.strip(SPACE) else None
+
+
+def time_of(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**53 else None
+
+
+def json_of(value: object, member: str) -> str:
+    memory = apsw.Connection(":memory:")
+    if isinstance(value, str) and memory.execute("SELECT json_valid(?)", (value,)).get:
+        with suppress(msgspec.DecodeError):
+            msgspec.json.decode(value.encode())
+            return value
+    kept = f"blob:hex:{value.hex()}" if isinstance(value, bytes) else value
+    return json.dumps({member: kept}, ensure_ascii=False, separators=(",", ":"))
+
+
+def in_order(job_id: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Return what becomes of a job of version 1: the rules once more, in other words."""
+    status = row["status"] if row["status"] in list(JobStatus) else "error"
+    created, started, finished = (time_of(row[name]) for name in TIMES)
+    nearest = next((at for at in (started, created) if at is not None), NOW)
+    if status == "queued":
+        started = finished = None
+    elif status == "running":
+        started, finished = nearest, None
+    elif finished is None:
+        finished = nearest
+    code = row["exit_code"]
+    effective = row["effective_spec_json"]
+    return {
+        "tenant": words(row["tenant"]) or f"__legacy_invalid__:{job_id}",
+        "language": words(row["language"]) or "unknown",
+        "status": status,
+        "spec_json": json_of(row["spec_json"], "legacy_invalid_spec_json"),
+        "effective_spec_json": (
+            None if effective is None else json_of(effective, "legacy_invalid_spec_json")
+        ),
+        "created_at_ms": created or 0,
+        "started_at_ms": started,
+        "finished_at_ms": finished,
+        "exit_code": code if type(code) is int and -(2**31) <= code < 2**31 else None,
+    }
+
+
+def event_in_order(row: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
+    when = time_of(row["ts_ms"])
+    if when is None:
+        started = job["started_at_ms"]
+        when = started if started is not None else job["created_at_ms"] or NOW
+    return {
+        "ts_ms": when,
+        "kind": words(row["kind"]) or "legacy_unknown",
+        "data_json": json_of(row["data_json"], "legacy_invalid_data_json"),
+    }
+
+
+def table(db: apsw.Connection, name: str, keys: tuple[str, ...], columns: Any) -> dict[Any, Any]:
+    rows = db.execute(f"SELECT {', '.join((*keys, *columns))} FROM {name}")
+    return {row[: len(keys)]: dict(zip(columns, row[len(keys) :], strict=True)) for row in rows}
+
+
+def both(db: apsw.Connection) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    jobs = table(db, "jobs", ("job_id",), (*TEXTS, *TIMES, "exit_code"))
+    return jobs, table(db, "events", ("job_id", "seq"), ("ts_ms", "kind", "data_json"))
 
 
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.tuples(ROWS, st.lists(EVENTS, max_size=3)), min_size=1, max_size=6))
 def test_whatever_version_1_holds_becomes_a_sound_store_that_goes_on(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[dict[str, Any], list[Any]]]
+    rows: list[tuple[dict[str, Any], list[Any]]],
 ) -> None:
-    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-    home = tmp_path_factory.mktemp("v1") if base is None else base
-    path = home / f"rookhold-v1-{os.getpid()}" / "jobs.db"
-    for leftover in path.parent.glob("*"):
-        leftover.unlink()
-    v1 = V1(path)
-    for number, (row, events) in enumerate(rows):
-        v1.job(f"job-{number}", **row)
-        for seq, event in enumerate(events, 1):
-            v1.event(f"job-{number}", seq, **event)
-    kept = cells(v1.db)
-    v1.close()
-    try:
-        with Store.open(path, clock=TickingClock(NOW)) as store:
-            assert [str(finding) for finding in verify(path)] == []
-            after = cells(store._writer._db)
-            for (table, key, column), value in kept.items():
-                now = after[table, key, column]
-                assert (
-                    now == value
-                    or isinstance(value, bytes | float | str)
-                    or value is None
-                    or (column in NUMBERS or column == "ts_ms")
-                )
-                if column.endswith("_json") and now != value and isinstance(value, str):
-                    assert value in json.loads(now).values()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="rookhold-v1-", dir=memory) as home:
+        v1 = V1(Path(home) / "state" / "jobs.db")
+        for number, (row, events) in enumerate(rows):
+            v1.job(f"job-{number}", **row)
+            for seq, event in enumerate(events, 1):
+                v1.event(f"job-{number}", seq, **event)
+        jobs, history = both(v1.db)
+        v1.close()
+        wanted = {key: in_order(key[0], row) for key, row in jobs.items()}
+        told = {key: event_in_order(row, wanted[key[:1]]) for key, row in history.items()}
+        with Store.open(v1.path, clock=TickingClock(NOW - 1)) as store:
+            assert both(store._writer._db) == (wanted, told)
+            assert [str(finding) for finding in verify(v1.path)] == []
             for job_id in store.read.running_ids(100):
                 assert store.call(RecoverRunning(job_id=job_id, now_ms=store.clock())) is not None
             for queued in store.read.queued_page():
                 Jobs(store).start(queued.job_id)
                 Jobs(store).finalise(queued.job_id)
             assert store.read.running_ids(100) == store.read.queued_page() == ()
-            assert [str(finding) for finding in verify(path)] == []
-    finally:
-        for leftover in path.parent.glob("*"):
-            leftover.unlink()
-        path.parent.rmdir()
-
-
-def cells(db: apsw.Connection) -> dict[tuple[str, Any, str], Any]:
-    """Return every cell of jobs and events by table, key and column."""
-    found: dict[tuple[str, Any, str], Any] = {}
-    for table, keys in (("jobs", 1), ("events", 2)):
-        columns = ("job_id", *COLUMNS, *NUMBERS)
-        if table == "events":
-            columns = ("job_id", "seq", "ts_ms", "kind", "data_json")
-        for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}"):
-            for column, value in zip(columns[keys:], row[keys:], strict=True):
-                found[table, row[:keys], column] = value
-    return found
+            assert [str(finding) for finding in verify(v1.path)] == []
 
 
 @pytest.fixture
@@ -570,3 +614,44 @@ def test_an_old_file_that_is_not_its_version_is_refused_unchanged(
     with pytest.raises(OpenRefusedError):
         Store.open(path)
     assert path.read_bytes() == before
+
+
+MANY = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
+INSERT INTO jobs (job_id, tenant, language, status, created_at_ms, started_at_ms, finished_at_ms,
+  exit_code, spec_json, receipt_json, admitted_mem_mb)
+SELECT printf('job-%08d', i), 'tenant-' || (i % 50), 'python', 'succeeded', i, i + 1, i + 2, 0,
+  json_object('code', hex(zeroblob(300))), json_object('receipt_sha256', hex(zeroblob(400))), 256
+FROM n;
+INSERT INTO events (job_id, seq, ts_ms, kind, data_json, event_hash, hash_version)
+SELECT job_id, value, 1, 'own', json_object('pad', hex(zeroblob(60))),
+  lower(hex(zeroblob(32))), 1 FROM jobs, json_each('[1,2,3,4,5]') ORDER BY 1, 2;
+"""
+MEASURED = """
+import resource, sys, time
+from rookhold_store import Store
+used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before, began = used(), time.process_time()
+with Store.open(sys.argv[1]) as store:
+    assert store.opening.upgraded_from == 3
+    print(used() - before, time.process_time() - began)
+"""
+
+
+@pytest.mark.soak
+def test_a_hundred_thousand_jobs_are_upgraded_in_seconds_and_bounded_memory(path: Path) -> None:
+    db = make_old(path, 3)
+    with unruled(db, 3):
+        db.execute(MANY, {"count": 100_000})
+        db.execute(
+            "INSERT INTO job_storage_usage SELECT job_id, tenant, 1, 0, admitted_mem_mb FROM jobs"
+        )
+    db.close()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True
+    )
+    memory, seconds = map(float, done.stdout.split())
+    assert memory < 192 * 1024 * 1024
+    assert seconds < 60
+    with Store.open(path) as store:
+        assert findings(store._writer._db) == []
