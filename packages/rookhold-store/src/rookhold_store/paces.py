@@ -6,6 +6,7 @@ meets both alike.
 
 from __future__ import annotations
 
+import secrets
 import statistics
 import time
 from functools import partial
@@ -66,7 +67,7 @@ class Paces:
 
     def _life(self) -> Iterator[Named]:
         jobs, store = self._jobs, self._store
-        key = f"pace-{self._random.getrandbits(64):x}"
+        key = f"pace-{secrets.token_hex(8)}"  # new also in a store that was measured before
         acceptance = jobs.acceptance(tenant=TENANT, spec=_SPEC, key=key)
         job_id = acceptance.job_id
         lines = [f"record {n} of some output that a job prints" for n in range(RECORDS)]
