@@ -9,8 +9,8 @@ import pytest
 from rookhold_store.schema import schema_text
 from rookhold_store.specimen import Made, binding, unguarded, untyped
 from rookhold_store.testing import Jobs
-from rookhold_store.verify import Finding, cells, unproved, verify
-from rookhold_store.verify.cells import TABLES
+from rookhold_store.verify import Finding, tables, unproved, verify
+from rookhold_store.verify.tables import TABLES
 
 if TYPE_CHECKING:
     from rookhold_store import Store
@@ -221,7 +221,7 @@ def test_rules_and_schema_agree_on_what_may_be_null() -> None:
 
 
 def test_every_status_of_the_schema_is_one_here() -> None:
-    assert all(cells.JOBS.columns[3].rule(status) is None for status in ("queued", "oom_killed"))  # type: ignore[misc]
+    assert all(tables.JOBS.columns[3].rule(status) is None for status in ("queued", "oom_killed"))  # type: ignore[misc]
 
 
 def test_a_history_that_is_all_wrong_is_not_listed_whole(store: Store) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rookhold_store import StoreError
 from rookhold_store.specimen import Made, binding
 from rookhold_store.verify import verify
-from rookhold_store.verify.cells import TABLES
+from rookhold_store.verify.tables import TABLES
 from rookhold_store.verify.unproved import UNBOUND
 
 if TYPE_CHECKING:

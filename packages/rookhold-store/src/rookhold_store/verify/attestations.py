@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rookhold_store.verify.cells import ATTESTATIONS, OUTBOX, QUARANTINE, Table
 from rookhold_store.verify.finding import Finding
+from rookhold_store.verify.tables import ATTESTATIONS, OUTBOX, QUARANTINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import apsw
 
     from rookhold_store.binding import BindingCheck
+    from rookhold_store.verify.cells import Table
     from rookhold_store.verify.jobs import Job
 
 _OF_JOB = "WHERE job_id = CAST(? AS TEXT)"

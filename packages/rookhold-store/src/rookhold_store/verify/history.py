@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from rookhold_store.accounting import ROW_BYTES
-from rookhold_store.verify.cells import EVENTS, is_json
+from rookhold_store.verify.cells import is_json
 from rookhold_store.verify.finding import Finding
+from rookhold_store.verify.tables import EVENTS
 from rookhold_types.canonical import canonical
 from rookhold_types.errors import CanonicalError, EventDataError
 from rookhold_types.events import HASH_VERSION, ChainResult, EventKind, event_hash

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from rookhold_store.verify.cells import JOBS
+from rookhold_store.verify.tables import JOBS
 from rookhold_types.canonical import canonical
 from rookhold_types.errors import CanonicalError
 from rookhold_types.events import EventKind

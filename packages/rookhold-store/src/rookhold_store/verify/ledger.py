@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rookhold_store.accounting import RESERVE_ACCEPTED, RESERVE_PENDING
-from rookhold_store.verify.cells import LEDGER, TENANT_SUMS, TOTAL, Undecodable
+from rookhold_store.verify.cells import Undecodable
 from rookhold_store.verify.finding import Finding
+from rookhold_store.verify.tables import LEDGER, TENANT_SUMS, TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rookhold_store import schema
-from rookhold_store.verify.cells import HISTORY, META
 from rookhold_store.verify.finding import Finding
+from rookhold_store.verify.tables import HISTORY, META
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rookhold_store.verify import jobs, ledger, receipts
 from rookhold_store.verify.attestations import Hanging, charge
-from rookhold_store.verify.cells import EVENTS, JOBS, KEYS, TOMBSTONES
 from rookhold_store.verify.finding import Finding
 from rookhold_store.verify.history import History
 from rookhold_store.verify.jobs import Job
+from rookhold_store.verify.tables import EVENTS, JOBS, KEYS, TOMBSTONES
 from rookhold_types.receipts import DIGEST_MEMBER
 
 if TYPE_CHECKING:
