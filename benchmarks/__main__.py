@@ -25,6 +25,7 @@ from benchmarks import (
     scaling,
     starting,
     storing,
+    sweeping,
     throughput,
 )
 from benchmarks.figures import Book
@@ -42,6 +43,7 @@ PARTS = (
     "store",
     "lives",
     "scale",
+    "sweep",
     "evidence",
     "memory",
 )
@@ -61,6 +63,7 @@ def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
         "store": storing,
         "lives": throughput,
         "scale": scaling,
+        "sweep": sweeping,
         "memory": memory,
     }[part]
     here = place / part

@@ -103,6 +103,12 @@ GOALS = (
         bound=1.2,
     ),
     Goal(
+        name="removing old jobs: longest hold of the writer",
+        figure="sweep.longest_ms",
+        bound=50.0,
+        unit=" ms",
+    ),
+    Goal(
         name="durable accept, the loop busy with requests: p95",
         figure="accept.loop busy.p95_ms",
         bound=10.0,

@@ -24,6 +24,7 @@ class Sizes:
     lives_rounds: int
     scale_jobs: int  # retained, beside a thousand
     scale_turns: int
+    swept_heavy: int  # old jobs of megabytes
     settle_seconds: float  # before memory is read
 
 
@@ -40,6 +41,7 @@ FULL = Sizes(
     lives_rounds=7,
     scale_jobs=50_000,
     scale_turns=200,
+    swept_heavy=100,
     settle_seconds=2.0,
 )
 QUICK = Sizes(
@@ -55,6 +57,7 @@ QUICK = Sizes(
     lives_rounds=1,
     scale_jobs=1_200,
     scale_turns=1,
+    swept_heavy=2,
     settle_seconds=0.0,
 )
 CONCURRENCIES = (1, 2, 4, 8)

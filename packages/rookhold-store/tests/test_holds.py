@@ -41,7 +41,7 @@ def sweep_beside_others(store: Store, now_ms: int) -> tuple[Holds, int]:
     def accept() -> None:
         while not over.is_set():
             jobs.accept(tenant="beside")
-            over.wait(0.01)
+            over.wait(0.02)
 
     beside = threading.Thread(target=accept)
     with Holds(store) as holds:

@@ -173,6 +173,25 @@ def test_a_transaction_that_took_its_time_begins_no_other_job(
     assert store.read.list_jobs(None) == ()
 
 
+def test_a_commit_that_took_long_leaves_less_time_for_the_work_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    now = [0.0]
+    monkeypatch.setattr(retention, "monotonic", lambda: now[0])
+    pace = retention.Pace()
+    found = [pace.work_seconds()]
+    for commit in (0.005, 0.02, 1.0, *[0.001] * 25):
+        pace.worked()
+        now[0] += commit
+        pace.committed(1)
+        now[0] += 5.0
+        pace.committed(3)  # of other operations
+        found.append(pace.work_seconds())
+    assert found[:4] == pytest.approx([0.02, 0.02, 0.01, 0.004])
+    assert found[-1] == 0.02
+
+
 def test_a_large_spec_keeps_its_receipt_until_its_row_goes(
     store: Store, jobs: Jobs, raw: apsw.Connection
 ) -> None:

@@ -58,11 +58,13 @@ class Rehearsal:
     def __init__(self, reads: ReadPool) -> None:
         self._reads = reads
         self._jobs = 2 * _FEWEST
+        self._visited: frozenset[str] = frozenset()
 
     def read(self, found: Callable[[apsw.Connection, int], Iterable[str]], events: int) -> None:
         """Visit the next jobs that `found` names; what cannot be read is not this one's matter."""
         with suppress(StoreError), self._reads.connection() as db:
-            rehearse(db, found(db, self._jobs), events)
+            before, self._visited = self._visited, frozenset(found(db, self._jobs))
+            rehearse(db, self._visited - before, events)
 
     def learn(self, removed: int) -> None:
         """A transaction removed so many; the next one may remove somewhat more."""

@@ -27,6 +27,9 @@ BYTES_MAX: Final = 2 * 1024 * 1024  # besides specs: what is in one row of its o
 # stands in rows of its own, and the commit, come on top.
 WORK_SECONDS: Final = 0.02
 GRACE_SECONDS: Final = 0.01
+# A commit that takes longer than usual takes it from the work of the next transaction.
+COMMIT_SECONDS: Final = 0.01
+LEAST_SECONDS: Final = 0.004
 
 # A job this small goes with its row, at once. Of a longer history one event goes after another,
 # with an eye on the time: what one costs cannot be told from it, since a search passes by the
@@ -70,17 +73,42 @@ UPDATE job_storage_usage SET retained_bytes = retained_bytes - ? WHERE job_id = 
 """
 
 
+class Pace:
+    """How long a transaction may work, by how long the commits of those before it took."""
+
+    def __init__(self) -> None:
+        self._commit_seconds = 0.0
+        self._worked_at: float | None = None
+
+    def work_seconds(self) -> float:
+        over = max(0.0, self._commit_seconds - COMMIT_SECONDS)
+        return min(WORK_SECONDS, max(LEAST_SECONDS, WORK_SECONDS - over))
+
+    def worked(self) -> None:
+        """The work of a transaction is done, and its commit comes next."""
+        self._worked_at = monotonic()
+
+    def committed(self, operations: int) -> None:
+        """A commit is on the disk; a sweep's has no other operation in it."""
+        del operations
+        if self._worked_at is not None:
+            taken = monotonic() - self._worked_at
+            self._commit_seconds = max(taken, 0.8 * self._commit_seconds)
+            self._worked_at = None
+
+
 class PreparedSweep:
     """One transaction of retention; the message says what is old, the file whose turn it is."""
 
     size = BYTES_MAX
 
-    def __init__(self, op: Sweep, rehearsal: Rehearsal) -> None:
+    def __init__(self, op: Sweep, rehearsal: Rehearsal, pace: Pace) -> None:
         if op.age_ms < 0:
             raise InvalidOperationError("an age is not negative", age_ms=op.age_ms)
         if not 1 <= op.max_jobs <= JOBS_MAX:
             raise InvalidOperationError(f"max_jobs is outside 1..{JOBS_MAX}", value=op.max_jobs)
         self._op = op
+        self._pace = pace
         self._rehearsal = rehearsal
         rehearsal.read(self._next, EVENTS_MAX)
 
@@ -92,7 +120,7 @@ class PreparedSweep:
     def run(self, db: apsw.Connection) -> Swept:
         op = self._op
         before_ms = op.now_ms - op.age_ms
-        budget = _Budget(jobs=op.max_jobs, until=monotonic() + WORK_SECONDS)
+        budget = _Budget(jobs=op.max_jobs, until=monotonic() + self._pace.work_seconds())
         hidden: list[str] = []
         for job_id, begun in _candidates(db, before_ms, op.max_jobs):
             if not budget.untouched and budget.spent:
@@ -102,12 +130,14 @@ class PreparedSweep:
             if not begun:
                 hidden.append(job_id)
         self._rehearsal.learn(op.max_jobs - budget.jobs)
-        return Swept(
+        swept = Swept(
             jobs_deleted=op.max_jobs - budget.jobs,
             events_deleted=EVENTS_MAX - budget.events,
             more_remaining=bool(db.execute(_MORE, (before_ms,)).get),
             hidden=tuple(hidden),
         )
+        self._pace.worked()
+        return swept
 
 
 class _Budget(Struct):

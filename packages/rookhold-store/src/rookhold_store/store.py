@@ -32,7 +32,7 @@ from rookhold_store.progress import PreparedAppend, PreparedStart
 from rookhold_store.proof import PreparedProof
 from rookhold_store.quota import Quota
 from rookhold_store.rehearsal import Rehearsal
-from rookhold_store.retention import PreparedSweep
+from rookhold_store.retention import Pace, PreparedSweep
 from rookhold_store.standing import OpenFiles
 from rookhold_store.upkeep import LogState, Upkeep
 from rookhold_store.writer import Work, Writer
@@ -82,7 +82,8 @@ class Store:
         self._commits: list[Callable[[int], object]] = []
         self._upkeep = Upkeep(db, path, standing=standing)
         self._writer = Writer(db, committed=self._committed, standing=standing, upkeep=self._upkeep)
-        rehearsal = Rehearsal(self.read)
+        rehearsal, pace = Rehearsal(self.read), Pace()
+        self.on_commit(pace.committed)
         self._prepare: Mapping[type, Callable[[Any], Work]] = {
             Accept: lambda op: PreparedAccept(op, quota),
             Start: PreparedStart,
@@ -95,7 +96,7 @@ class Store:
             WaiveAttestation: PreparedWaive,
             FailAttestation: PreparedFail,
             RetryAttestations: PreparedRetry,
-            Sweep: lambda op: PreparedSweep(op, rehearsal),
+            Sweep: lambda op: PreparedSweep(op, rehearsal, pace),
             ProveWritable: PreparedProof,
         }
 
