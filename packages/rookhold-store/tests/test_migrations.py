@@ -616,6 +616,20 @@ def test_an_old_file_that_is_not_its_version_is_refused_unchanged(
     assert path.read_bytes() == before
 
 
+def test_rows_that_are_in_the_log_alone_are_upgraded_too(path: Path) -> None:
+    db = make_old(path, 1)
+    db.wal_autocheckpoint(0)
+    insert(db, "jobs", job_id="job", **GOOD)
+    names = (path, path.with_name(f"{path.name}-wal"))
+    left = [name.read_bytes() for name in names]
+    db.close()
+    for name, content in zip(names, left, strict=True):
+        name.write_bytes(content)
+    with Store.open(path) as store:
+        assert store.opening.upgraded_from == 1
+        assert [row.job_id for row in store.read.list_jobs("acme")] == ["job"]
+
+
 MANY = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :count)
 INSERT INTO jobs (job_id, tenant, language, status, created_at_ms, started_at_ms, finished_at_ms,

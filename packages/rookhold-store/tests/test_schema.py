@@ -10,6 +10,7 @@ import pytest
 
 from rookhold_store import (
     OpenRefusedError,
+    SchemaMismatchError,
     StorageUnavailableError,
     Store,
     WaiveAttestation,
@@ -398,3 +399,45 @@ def test_a_refused_file_keeps_the_log_that_a_killed_process_left(
     with pytest.raises(OpenRefusedError):
         Store.open(file)
     assert [name.read_bytes() for name in names] == left
+
+
+@pytest.mark.parametrize(
+    ("statements", "detail"),
+    [
+        (("DROP TABLE job_attestations",), ("job_attestations", None, "missing")),
+        (("CREATE TABLE extra (a)",), (None, None, "extra")),
+        (("ALTER TABLE events ADD COLUMN extra TEXT",), ("events", None, "extra")),
+        (
+            ("ALTER TABLE idempotency_keys RENAME COLUMN request_sha256 TO digest",),
+            ("idempotency_keys", "request_sha256", "missing"),
+        ),
+        (
+            (
+                "PRAGMA writable_schema = ON",
+                "UPDATE sqlite_schema SET sql = replace(sql, 'exit_code INTEGER', 'exit_code TEXT')"
+                " WHERE name = 'jobs'",
+            ),
+            ("jobs", "exit_code", "different"),
+        ),
+        (
+            (
+                "PRAGMA writable_schema = ON",
+                "UPDATE sqlite_schema SET sql = replace(sql, 'BETWEEN 16 AND', 'BETWEEN 1 AND')"
+                " WHERE name = 'jobs'",
+            ),
+            ("jobs", None, "different"),
+        ),
+    ],
+    ids=lambda value: value[-1][:50] if isinstance(value, tuple) else None,
+)
+def test_a_refusal_names_table_and_column_and_what_to_do(
+    file: Path, statements: tuple[str, ...], detail: tuple[str | None, str | None, str]
+) -> None:
+    edit(file, *statements)
+    with pytest.raises(SchemaMismatchError, match="restore a backup") as caught:
+        Store.open(file)
+    said = caught.value.detail
+    assert (said.get("object"), said.get("column"), said["problem"]) == detail
+    assert said["version"] == 4
+    for name in detail[:2]:
+        assert name is None or name in str(caught.value)
