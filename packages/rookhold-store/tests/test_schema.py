@@ -11,6 +11,7 @@ import pytest
 from rookhold_store import (
     OpenRefusedError,
     SchemaMismatchError,
+    StorageLimits,
     StorageUnavailableError,
     Store,
     WaiveAttestation,
@@ -207,6 +208,42 @@ def test_a_healthy_reopen_reads_no_payload(path: Path) -> None:
         assert bytes_read() - before < 1024 * 1024
         store.read.get("acme", job_id)
         assert bytes_read() - before > 2 * 1024 * 1024  # so the measure does see payloads
+
+
+PAYLOAD = {
+    *("spec_json", "effective_spec_json", "receipt_json", "data_json"),
+    *("result_artifact", "envelope_json"),
+}
+
+
+def test_no_statement_of_a_healthy_open_names_a_payload_column(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = StorageLimits(global_bytes=2**40, tenant_bytes=2**40, free_reserve_bytes=1)
+    with Store.open(path, binding=anything_binds) as store:
+        jobs = Jobs(store)
+        store.call(jobs.attestation(jobs.finished(key="k")))
+        jobs.finished()
+        jobs.running()
+    read: set[str] = set()
+    opens = connection.open_existing
+
+    def note(kind: int, _: str | None, column: str | None, *__: str | None) -> int:
+        if kind == apsw.SQLITE_READ and column:
+            read.add(column)
+        return apsw.SQLITE_OK
+
+    def watched(file: Path) -> apsw.Connection:
+        db = opens(file)
+        db.authorizer = note
+        return db
+
+    monkeypatch.setattr(connection, "open_existing", watched)
+    with Store.open(path, limits=limits) as store:
+        assert {"version", "accounting_revision", "failed_at_ms"} <= read  # so it does note
+        assert read & PAYLOAD == set()
+        store._writer._db.execute("SELECT spec_json FROM jobs")
+        assert read & PAYLOAD == {"spec_json"}
 
 
 def test_an_optimised_file_still_opens(file: Path) -> None:
