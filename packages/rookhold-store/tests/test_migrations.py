@@ -23,6 +23,7 @@ from rookhold_store import (
     RecoverRunning,
     Store,
     StoreError,
+    Sweep,
     connection,
 )
 from rookhold_store.accounting import findings
@@ -614,6 +615,26 @@ def test_an_old_file_that_is_not_its_version_is_refused_unchanged(
     with pytest.raises(OpenRefusedError):
         Store.open(path)
     assert path.read_bytes() == before
+
+
+def test_governance_tables_come_through_an_upgrade_as_they_were(path: Path, source: Path) -> None:
+    db = make_old(path, 2)
+    copy_down(db, 2, source)
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("CREATE TABLE gov_migrations (version INTEGER PRIMARY KEY, applied_at_ms INTEGER)")
+    db.execute("CREATE TABLE gov_run (job_id TEXT REFERENCES jobs (job_id) ON DELETE CASCADE)")
+    db.execute("INSERT INTO gov_migrations VALUES (1, 0)")
+    db.execute("INSERT INTO gov_run SELECT job_id FROM jobs WHERE finished_at_ms IS NOT NULL")
+    before = db.execute("SELECT * FROM sqlite_schema WHERE name LIKE 'gov%' ORDER BY name")
+    texts, runs = [row[4] for row in before], rows_of(path, "gov_run", "job_id, 1")
+    db.close()
+    with Store.open(path) as store:
+        assert rows_of(path, "gov_run", "job_id, 1") == runs
+        now = rows_of(path, "sqlite_schema WHERE name LIKE 'gov%'", "name, 1, sql")
+        assert [row[2] for row in now] == texts
+        while store.call(Sweep(now_ms=NOW * 100, age_ms=0)).jobs_deleted:
+            pass
+    assert rows_of(path, "gov_run", "job_id, 1") == []  # they went with their jobs
 
 
 def test_rows_that_are_in_the_log_alone_are_upgraded_too(path: Path) -> None:
