@@ -40,7 +40,7 @@ def test_s21_the_readiness_probe_finds_what_is_broken_and_repairs_nothing(
 
 
 def test_s23_what_is_made_is_private_and_what_was_found_is_refused_or_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     before = os.umask(0)
     try:

@@ -1,5 +1,7 @@
 """S30, S32 and S35: keys are kept, and what may never change cannot be changed."""
 
+from contextlib import closing
+
 import apsw
 import pytest
 
@@ -11,11 +13,19 @@ from rookhold_store import (
     PersistOutcome,
     Replayed,
     Store,
+    Sweep,
 )
 from rookhold_store.testing import Jobs, tampering_connection
 from rookhold_types.jobs import JobSpec
 
 OTHER = JobSpec(language="bash", code="true")
+
+
+def pruned(store: Store) -> int:
+    """Remove every job that has ended, and return how many that were."""
+    swept = store.call(Sweep(now_ms=store.clock() + 1, age_ms=0))
+    assert not swept.more_remaining
+    return swept.jobs_deleted
 
 
 def test_s30_a_key_is_found_again_after_a_reopen_and_free_after_the_job_is_gone(
@@ -31,10 +41,7 @@ def test_s30_a_key_is_found_again_after_a_reopen_and_free_after_the_job_is_gone(
         assert caught.value.code == "idempotency_key_reused"
         elsewhere = jobs.submit(jobs.acceptance(key="k", tenant="globex", spec=OTHER))
         assert isinstance(elsewhere, Accepted)
-        # Whatever removes a job, its keys go with it; retention's own way is S31's.
-        db = tampering_connection(again.path)
-        db.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
-        db.close()
+        assert pruned(again) == 1
         assert again.read.find_key("acme", "k") is None
         assert isinstance(jobs.submit(jobs.acceptance(key="k", spec=OTHER)), Accepted)
 
@@ -119,9 +126,8 @@ def test_s35_an_attestation_is_stored_only_bound_only_once_and_goes_with_its_job
         assert bound.read.attestation("acme", job_id) == kept
         assert bound.read.attestation("globex", job_id) is None
 
-        db = tampering_connection(bound.path)
-        db.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
-        assert db.execute("SELECT count(*) FROM job_attestations").get == 0
-        db.close()
+        assert pruned(bound) == 1
+        with closing(tampering_connection(bound.path)) as db:
+            assert db.execute("SELECT count(*) FROM job_attestations").get == 0
         assert bound.read.attestation(None, job_id) is None
         assert bound.read.charged_bytes() == 0
