@@ -249,6 +249,26 @@ def test_a_hidden_job_takes_part_in_nothing(store: Store, jobs: Jobs) -> None:
     assert store.read.counts("acme").running == 0
 
 
+def test_what_hangs_on_a_job_is_found_by_the_job_and_not_by_its_tenant(
+    raw: apsw.Connection, store: Store
+) -> None:
+    """The cascade has no plan that one can ask for; it searches each child with these columns.
+
+    A search by tenant would visit every key of that tenant, for each job that is removed.
+    """
+    found = 0
+    for (table,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        keys: list[Any] = raw.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+        columns = [column for _, _, parent, column, *_ in keys if parent == "jobs"]
+        if columns:
+            found += 1
+            terms = " AND ".join(f"{column} = ?{n}" for n, column in enumerate(columns, 1))
+            plan = raw.execute(f"EXPLAIN QUERY PLAN DELETE FROM {table} WHERE {terms}", columns)
+            (line,) = [row[-1] for row in plan]
+            assert "(job_id=?" in line, line
+    assert found == 7
+
+
 class Gate:
     """Work that holds the writer until the test lets it go on."""
 

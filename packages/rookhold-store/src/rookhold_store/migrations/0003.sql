@@ -138,7 +138,7 @@ CREATE TABLE idempotency_keys (
   FOREIGN KEY (tenant, job_id) REFERENCES jobs (tenant, job_id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idempotency_keys_by_job ON idempotency_keys (job_id, tenant);
+CREATE INDEX idempotency_keys_by_job ON idempotency_keys (job_id);
 
 CREATE TRIGGER idempotency_keys_no_replace BEFORE INSERT ON idempotency_keys
 WHEN EXISTS (SELECT 1 FROM idempotency_keys
