@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from rookhold_server.errors import SettingError
+from rookhold_server.identity import live_credentials
 from rookhold_server.identity.credentials import Credential, encode_credentials
 from rookhold_server.identity.live_credentials import CHANGED, KEPT, LiveCredentials
 from rookhold_server.identity.structured import Pepper, new_token
@@ -167,6 +168,25 @@ async def test_one_bad_entry_among_good_ones_changes_nothing(kept: Kept) -> None
         kept.file.write_text(json.dumps(document))
         await anyio.sleep(0.1)
         assert kept.known(live) == {"a"}
+
+
+async def test_a_fault_of_ours_ends_nothing(
+    kept: Kept, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = kept.live()
+
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    async with watched(live):
+        with monkeypatch.context() as patched:
+            patched.setattr(live_credentials, "parse_credentials", fault)
+            live.reload()
+            await until(lambda: any(getattr(r, "code", "") == KEPT for r in caplog.records))
+        assert kept.known(live) == {"a"}
+        kept.write("b")
+        live.reload()
+        await until(lambda: kept.known(live) == {"b"})
 
 
 async def test_the_pepper_is_read_once(kept: Kept) -> None:

@@ -108,6 +108,9 @@ class LiveCredentials:
                 "%s: %s; the credentials read before stay in force", FILE, exc, extra={"code": KEPT}
             )
             return
+        except Exception as exc:  # noqa: BLE001 - a fault of ours must not end the server
+            _log.error("credentials could not be read", exc_info=exc, extra={"code": KEPT})
+            return
         _log.info("credentials read again", extra={"code": CHANGED, "entries": len(self._set)})
 
     def _read(self) -> tuple[CredentialSet, Stamp | None]:
