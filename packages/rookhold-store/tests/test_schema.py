@@ -19,6 +19,7 @@ from rookhold_store import (
 )
 from rookhold_store.schema import expected_objects, read_objects, schema_text
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
+from rookhold_store.verify import verify
 from rookhold_types.jobs import JobSpec
 from rookhold_types.states import JobStatus
 
@@ -478,3 +479,56 @@ def test_a_refusal_names_table_and_column_and_what_to_do(
     assert said["version"] == 4
     for name in detail[:2]:
         assert name is None or name in str(caught.value)
+
+
+def plant(path: Path, *row: object) -> None:
+    """Write a row into the schema table itself, where no statement checks it."""
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
+    db.close()
+
+
+PLANTED_TRIGGER = (
+    "CREATE TRIGGER sqlite_autoindex_jobs_9 AFTER INSERT ON attestation_outbox "
+    "BEGIN DELETE FROM retention_tombstones; END"
+)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("trigger", "sqlite_autoindex_jobs_9", "attestation_outbox", 0, PLANTED_TRIGGER),
+        ("view", "sqlite_stat1", "sqlite_stat1", 0, "CREATE VIEW sqlite_stat1 AS SELECT 1 AS tbl"),
+        ("table", "sqlite_x", "sqlite_x", 0, "CREATE VIRTUAL TABLE sqlite_x USING fts5(x)"),
+        (
+            "trigger",
+            b"planted",
+            "jobs",
+            0,
+            "CREATE TRIGGER planted DELETE ON jobs BEGIN SELECT 1; END",
+        ),
+    ],
+    ids=["trigger", "view", "virtual", "blob"],
+)
+def test_what_was_planted_under_a_name_of_sqlites_own_or_as_a_blob_is_refused_and_found(
+    file: Path, row: tuple[object, ...]
+) -> None:
+    plant(file, *row)
+    assert refusal(file) == "schema_mismatch"
+    assert next(verify(file)).place.startswith("schema.")
+
+
+def test_a_table_of_statistics_is_sqlites_own(file: Path) -> None:
+    edit(file, "ANALYZE")
+    assert list(verify(file)) == []
+    Store.open(file).close()
+
+
+def test_a_governance_table_that_a_module_would_run_is_refused(file: Path) -> None:
+    edit(
+        file,
+        "CREATE VIRTUAL TABLE gov_migrations USING fts5(version, applied_at_ms)",
+        "INSERT INTO gov_migrations VALUES (1, 1)",
+    )
+    assert refusal(file) == "schema_mismatch"

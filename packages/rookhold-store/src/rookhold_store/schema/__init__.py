@@ -13,6 +13,7 @@ from rookhold_store.schema.judge import (
     user_version,
 )
 from rookhold_store.schema.objects import (
+    OF_SQLITE,
     SCHEMA_VERSION,
     SchemaObject,
     expected_objects,
@@ -26,6 +27,7 @@ __all__ = [
     "ACCOUNTING_REVISION",
     "GUEST_HISTORY",
     "GUEST_PREFIX",
+    "OF_SQLITE",
     "SCHEMA_VERSION",
     "Opening",
     "SchemaObject",

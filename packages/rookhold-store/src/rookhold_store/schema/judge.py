@@ -38,6 +38,7 @@ _ACCOUNTED: Final = 3  # the first version with an accounting revision
 GUEST_PREFIX: Final = "gov_"
 GUEST_HISTORY: Final = "gov_migrations"
 
+_ORDINARY: Final = "CREATE TABLE "  # so SQLite records it; a virtual table's code would run
 _REBUILT: Final = frozenset({"index", "trigger"})  # hold no rows: made anew where need be
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
 
@@ -236,6 +237,13 @@ def _check_guests(db: apsw.Connection, found: Mapping[str, SchemaObject]) -> Non
             object=GUEST_HISTORY,
             problem="missing",
         )
+    for name in guests:
+        if found[name].kind == "table" and not (found[name].sql or "").startswith(_ORDINARY):
+            raise SchemaMismatchError(
+                f"a governance table is run by a module of SQLite; {_RESTORE}",
+                object=GUEST_PREFIX,
+                problem="different",
+            )
     if not {"version", "applied_at_ms"} <= read_columns(db, GUEST_HISTORY).keys():
         raise SchemaMismatchError(
             f"the governance history is of another shape; {_RESTORE}",

@@ -17,10 +17,20 @@ if TYPE_CHECKING:
 SCHEMA_VERSION: Final = 4
 VERSIONS: Final = range(1, SCHEMA_VERSION + 1)
 
-_OBJECTS: Final = """
-SELECT name, type, tbl_name, sql FROM sqlite_schema
-WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+# What SQLite makes by itself, each in its only form. A name alone proves nothing: whoever edits the
+# schema table can give a trigger or a view a name of SQLite's own, and SQLite takes it.
+OF_SQLITE: Final = """
+((type = 'index' AND sql IS NULL AND name LIKE 'sqlite\\_autoindex\\_%' ESCAPE '\\')
+OR (type = 'table' AND sql IN (
+  'CREATE TABLE sqlite_stat1(tbl,idx,stat)',
+  'CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)',
+  'CREATE TABLE sqlite_sequence(name,seq)'))) IS TRUE
 """
+# Cast, since an edited row may hold a blob where a text belongs.
+_OBJECTS: Final = f"""
+SELECT coalesce(CAST(name AS TEXT), ''), coalesce(CAST(type AS TEXT), ''),
+  coalesce(CAST(tbl_name AS TEXT), ''), CAST(sql AS TEXT) FROM sqlite_schema WHERE NOT {OF_SQLITE}
+"""  # noqa: S608  # constants alone
 
 
 class SchemaObject(Struct, frozen=True):

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     import apsw
 
-_OBJECTS = """
+_OBJECTS = f"""
 SELECT CAST(name AS BLOB), CAST(type AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB)
-FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-"""
+FROM sqlite_schema WHERE NOT {schema.OF_SQLITE}
+"""  # noqa: S608  # constants alone
 
 
 def findings(db: apsw.Connection) -> Iterator[Finding]:
