@@ -69,13 +69,21 @@ def run_jobs(gateway: Gateway, count: int) -> int:
     return largest
 
 
+def cancel(gateway: Gateway, job_id: str) -> None:
+    with gateway.client() as client:
+        client.cancel(job_id)
+
+
 def readers(gateway: Gateway) -> ExitStack:
-    """Hold a history, a list and a result, none of them read to its end."""
+    """Hold a history, a list and a result, none read to its end, and a stream without news."""
     with gateway.client() as client:
         flood = "import sys; sys.stdout.write('line\\n' * 9000)"
         job_id = client.submit("python", flood).job_id
         assert client.wait(job_id, 60).status == "succeeded"
+        quiet = client.submit("bash", "sleep 280", limits={"wall_seconds": 300}).job_id
     held = ExitStack()
+    held.callback(cancel, gateway, quiet)
+    held.enter_context(unread(gateway, f"/v1/jobs/{quiet}/events"))
     for path in (f"/v1/jobs/{job_id}/replay?after=0&limit=5000", f"/v1/jobs/{job_id}/result"):
         for _ in range(2):
             held.enter_context(unread(gateway, path))
