@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MEMORY = Path("/dev/shm")
 SEED = os.environ.get("ROOKHOLD_FAULT_SEED", "")
-VERSIONS = (1, 2, 3, 4)  # the last of the first accounting revision
+VERSIONS = (1, 2, 3, 4, 0)  # the last of the first accounting revision; 0: new, without some rules
 NOW = 9_000_000
 A_FEW = 12  # places in each version's upgrade, each day
 MANY = 600  # of some hundred, each with another failure
@@ -66,7 +66,12 @@ class Upgrade:
     def __init__(self, place: Path, version: int) -> None:
         self.place = place
         self.old = place / "old" / "jobs.db"
-        make_specimen(self.old, version)
+        make_specimen(self.old, version or 4)
+        if not version:
+            opened(self.old).close()
+            db = apsw.Connection(str(self.old))
+            db.execute("DROP TRIGGER events_no_update; DROP INDEX jobs_by_tenant")
+            db.close()
         well = self.copied("well")
         with FaultyDisk(well) as disk:
             opened(well).close()

@@ -10,7 +10,11 @@ import apsw
 from msgspec import Struct
 
 from rookhold_store.connection import as_ours, immediate
-from rookhold_store.errors import DatabaseDamagedError, MigrationRefusedError
+from rookhold_store.errors import (
+    DatabaseDamagedError,
+    MigrationRefusedError,
+    StorageUnavailableError,
+)
 from rookhold_store.schema.fresh import record
 from rookhold_store.schema.judge import ACCOUNTING_REVISION, check, judge
 from rookhold_store.schema.objects import (
@@ -139,6 +143,8 @@ def _check_everything(db: apsw.Connection, binding: BindingCheck | None) -> None
     finding = check_all(db, binding=binding)
     if finding is None:
         return
+    if finding.disk:
+        raise StorageUnavailableError("the disk failed while the database was checked")
     detail: dict[str, str | int] = {"place": finding.place}
     if finding.job_id is not None:
         detail["job_id"] = finding.job_id

@@ -19,6 +19,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     job_id: str | None = None
     seq: int | None = None  # of the event
     tenant: str | None = None  # where a sum is a tenant's
+    disk: bool = False  # it could not be read: the file may be sound, on a disk that is not
     kept: bool = False  # the store may be sound in itself, but differs from what was kept elsewhere
 
     def __str__(self) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
+
+import apsw
 
 from rookhold_store.connection import ENGINE_ERRORS
 from rookhold_store.verify.finding import FILE, Finding
@@ -11,9 +14,9 @@ from rookhold_store.verify.walk import unreadable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import apsw
-
 FINDINGS_MAX: Final = 100
+_CODES: Final = re.compile(r"error code=(\d+)")
+_PRIMARY: Final = 0xFF  # of an extended result code
 _STEPS: Final = 20_000  # of SQLite's machine, between two looks at the log
 
 
@@ -24,7 +27,7 @@ def findings(db: apsw.Connection, stop: Callable[[], bool] | None = None) -> Ite
     try:
         for (said,) in db.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
             if said != "ok":
-                yield Finding(place=FILE, problem=_one_line(said))
+                yield Finding(place=FILE, problem=_one_line(said), disk=_of_the_disk(said))
     finally:
         if stop is not None:
             db.set_progress_handler(None)
@@ -36,6 +39,12 @@ def complete(db: apsw.Connection) -> Iterator[Finding]:
         yield from findings(db)
     except ENGINE_ERRORS as exc:
         yield unreadable(exc)
+
+
+def _of_the_disk(said: object) -> bool:
+    """Whether SQLite counts an error of the disk among its complaints about pages."""
+    codes = _CODES.findall(str(said))
+    return any(int(code) & _PRIMARY == apsw.SQLITE_IOERR for code in codes)
 
 
 def _one_line(said: object) -> str:

@@ -141,7 +141,10 @@ def unreadable(exc: BaseException, *, job_id: str | None = None, place: str = FI
         raise exc
     said = str(exc).removesuffix(".") if isinstance(exc, apsw.Error) else "a text is not UTF-8"
     return Finding(
-        place=place, problem=f"cannot be read: {type(exc).__name__}: {said}", job_id=job_id
+        place=place,
+        problem=f"cannot be read: {type(exc).__name__}: {said}",
+        job_id=job_id,
+        disk=isinstance(exc, apsw.IOError),
     )
 
 
