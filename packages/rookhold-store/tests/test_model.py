@@ -75,7 +75,8 @@ class Log:
 
         What is behind it is lost, or it was written in part and in the wrong order.
         """
-        rest = bytes(byte ^ 0xFF for byte in log[at:]) if garbled else b""
+        # Not turned round, since the next cut could turn them back.
+        rest = bytes((byte + 1) & 0xFF for byte in log[at:]) if garbled else b""
         (directory / self._log.name).write_bytes(log[:at] + rest)
 
 
