@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rookhold_store.schema import schema_text
 from rookhold_store.specimen import Made, binding, unguarded, untyped
-from rookhold_store.testing import Jobs
+from rookhold_store.testing import Jobs, tampering_connection
 from rookhold_store.verify import Finding, tables, unproved, verify
 from rookhold_store.verify.tables import TABLES
 
@@ -243,3 +244,14 @@ def test_job_ids_that_are_no_texts_are_found(made: Made) -> None:
             )
     places = {item.place for item in found(made)}
     assert {"jobs.job_id", "events.job_id", "job_storage_usage.job_id"} <= places
+
+
+def test_a_whole_job_that_was_hidden_is_found(store: Store) -> None:
+    job_id = Jobs(store).finished(key="k")
+    with closing(tampering_connection(store.path)) as db:  # no rule of the schema is in the way
+        db.execute("INSERT INTO retention_tombstones VALUES (?, 5)", (job_id,))
+    assert store.read.get(None, job_id) is None
+    assert [item.place for item in verify(store.path, binding=binding)] == [
+        "retention_tombstones.job_id",
+        "idempotency_keys.job_id",
+    ]

@@ -11,6 +11,7 @@ from rookhold_store.verify.finding import Finding
 from rookhold_store.verify.history import History
 from rookhold_store.verify.jobs import Job
 from rookhold_store.verify.tables import EVENTS, JOBS, KEYS, TOMBSTONES
+from rookhold_types.events import EventKind
 from rookhold_types.receipts import DIGEST_MEMBER
 
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ def _at_one_moment(
             find(f"retention_tombstones.{column}", problem)
         if not job.terminal:
             find("retention_tombstones.job_id", "is of a job that has not ended")
+        last = history.told.get(EventKind.FINISHED.value)
+        if last is not None and last.hashed:  # a removal takes that one with its first step
+            find("retention_tombstones.job_id", "hides a job of which nothing was removed")
     receipt = receipts.read(job) or {}
     hanging = Hanging(db, job, job_id, key)
     found += hanging.findings(
@@ -118,6 +122,8 @@ def _at_one_moment(
     retained = hanging.retained_bytes + history.retained_bytes + _charge(job)
     for key_row in KEYS.rows(db, _OF_JOB, (key,)):
         retained += charge(*key_row[:4])
+        if hidden is not None:
+            find("idempotency_keys.job_id", "is of a job whose removal has begun")
         for column, problem in _key(key_row, job):
             find(f"idempotency_keys.{column}", problem)
     found += ledger.of_job(db, job, job_id, key, retained=retained, pending=hanging.pending)

@@ -10,7 +10,9 @@ SENTENCES: Final = (
     "that not everything was rewritten consistently: whoever can write the file can also compute"
     " its digests, and signatures are not checked here (`rookhold verify` does, offline)",
     "that what no digest covers is what it was: the text of an idempotency key, when and how often"
-    " an attestation was tried, given up, made or quarantined, and why, and when a removal began",
+    " an attestation was tried, given up, made or quarantined, and why, when a removal began, by"
+    " how much less memory than it asked for a job was admitted, and how much of the reserve of an"
+    " unfinished job is used up",
 )
 REMEDY: Final = (
     "A receipt, an envelope or an event hash that was kept elsewhere settles the first three for"
