@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from rookhold_store import Store, StoreError
+from rookhold_store.moments import Short
 from rookhold_store.source import Source
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
 from rookhold_store.verify import Verification, verify
@@ -165,3 +166,27 @@ def test_a_file_that_vanishes_meanwhile_is_said(closed: Path) -> None:
     with closing(Source(closed)) as source, pytest.raises(StoreError) as refused:
         source.at_a_moment(lambda _: closed.unlink())
     assert refused.value.code == "storage_unavailable"
+
+
+def test_what_looks_damaged_while_somebody_begins_to_write_is_looked_at_again(closed: Path) -> None:
+    looks: list[int] = []
+
+    def look(view: Short) -> int:
+        looks.append(view.db.execute("SELECT count(*) FROM jobs").get)
+        if len(looks) == 1:
+            with Store.open(closed, clock=TickingClock()) as store:
+                Jobs(store).accept()
+            raise apsw.CorruptError("pages of two moments")
+        return looks[-1]
+
+    with closing(Source(closed)) as source:
+        assert source.at_a_moment(look) == 2
+    assert looks == [1, 2]
+
+
+def test_damage_in_a_file_that_nobody_writes_to_is_told(closed: Path) -> None:
+    def look(view: Short) -> None:
+        raise apsw.CorruptError("the page is torn")
+
+    with closing(Source(closed)) as source, pytest.raises(apsw.CorruptError):
+        source.at_a_moment(look)

@@ -78,6 +78,10 @@ class Source:
                 continue
             except ELSEWHERE as exc:
                 raise as_ours(exc) from exc
+            except ENGINE_ERRORS:  # what somebody writes meanwhile looks like damage
+                if self.undisturbed():
+                    raise
+                continue
             if self.undisturbed():
                 return seen
 
