@@ -174,3 +174,21 @@ def test_readers_that_never_all_go_at_once_do_not_make_the_log_grow(
         for reader in readers:
             reader.join(60)
     assert longest <= 12 * MIB
+
+
+def test_a_thread_that_cannot_be_started_does_not_end_the_writer(
+    store: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = jobs.running()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        line = {"line": "x" * (MIB // 4), "eol": True}
+        for _ in range(32):
+            op = Append(job_id=job_id, events=[("stdout", line)], now_ms=store.clock())
+            store.submit(op).result(timeout=60)
+    write(store, job_id, 8)
+    until(lambda: store.log_state().bytes <= WAL_BYTES_KEPT)

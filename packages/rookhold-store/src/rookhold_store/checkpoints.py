@@ -69,11 +69,20 @@ class Checkpoints:
         with self._news:
             self._wanted = True
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
-                    target=self._serve, name="rookhold-store-checkpoints", daemon=True
-                )
-                self._thread.start()
+                self._thread = self._begun()
             self._news.notify()
+
+    def _begun(self) -> threading.Thread | None:
+        thread = threading.Thread(
+            target=self._serve, name="rookhold-store-checkpoints", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads or memory now; the writer must not end for it
+            logger.warning("the log is not moved: a thread for it cannot be started")
+            self._wanted = False
+            return None
+        return thread
 
     def close(self) -> None:
         with self._news:
