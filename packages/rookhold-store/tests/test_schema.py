@@ -532,3 +532,20 @@ def test_a_governance_table_that_a_module_would_run_is_refused(file: Path) -> No
         "INSERT INTO gov_migrations VALUES (1, 1)",
     )
     assert refusal(file) == "schema_mismatch"
+
+
+HALF_WRITTEN = """
+import os, sys, apsw
+db = apsw.Connection(sys.argv[1])
+db.execute("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(100000))")
+db.execute("PRAGMA cache_size = 1; BEGIN; UPDATE t SET x = randomblob(100000)")
+db.execute("INSERT INTO t VALUES (randomblob(9000000))")
+os._exit(0)
+"""
+
+
+def test_another_programs_file_is_refused_before_its_journal_is_rolled_back(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(path)], check=True)
+    assert path.with_name(f"{path.name}-journal").stat().st_size
+    assert refusal(path) == "foreign_schema"

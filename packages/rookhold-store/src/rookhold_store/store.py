@@ -123,6 +123,7 @@ class Store:
             raise connection.as_ours(exc) from exc
         quota = Quota(limits, secured.parent)
         try:
+            schema.refuse_before_rollback(secured)
             connection.look_at_log(db)
             files.secure_side_files(secured)
             opening = _make_ready(db, profile, clock(), binding)

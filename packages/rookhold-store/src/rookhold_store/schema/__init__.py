@@ -10,6 +10,7 @@ from rookhold_store.schema.judge import (
     check_versions,
     is_fresh,
     judge,
+    refuse_before_rollback,
     user_version,
 )
 from rookhold_store.schema.objects import (
@@ -39,6 +40,7 @@ __all__ = [
     "is_fresh",
     "judge",
     "read_objects",
+    "refuse_before_rollback",
     "schema_text",
     "step_text",
     "upgrade",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 from msgspec import Struct
 
-from rookhold_store.connection import as_ours
+from rookhold_store.connection import ENGINE_ERRORS, as_ours
 from rookhold_store.errors import (
     DatabaseDamagedError,
     ForeignSchemaError,
@@ -29,6 +29,7 @@ from rookhold_store.schema.objects import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 ACCOUNTING_REVISION: Final = 2
 HISTORY: Final = "schema_migrations"
@@ -39,6 +40,7 @@ GUEST_PREFIX: Final = "gov_"
 GUEST_HISTORY: Final = "gov_migrations"
 
 _ORDINARY: Final = "CREATE TABLE "  # so SQLite records it; a virtual table's code would run
+_TABLES: Final = "SELECT CAST(name AS TEXT) FROM sqlite_schema WHERE type = 'table'"
 _REBUILT: Final = frozenset({"index", "trigger"})  # hold no rows: made anew where need be
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,64}")
 
@@ -88,6 +90,29 @@ def reading(db: apsw.Connection) -> Iterator[None]:
 def user_version(db: apsw.Connection) -> int:
     """Return the version that the file's header claims."""
     return int(db.pragma("user_version"))
+
+
+def refuse_before_rollback(path: Path) -> None:
+    """Refuse another program's file while its journal is still beside it.
+
+    The first read of a file that has a journal lets SQLite roll that back, which changes the file.
+    So the names of its tables are read as they stand. Where they cannot be, the judgement follows.
+    """
+    try:
+        if not path.with_name(path.name + "-journal").stat().st_size:
+            return
+    except OSError:
+        return
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    db = apsw.Connection(f"{path.as_uri()}?mode=ro&immutable=1", flags=flags)
+    try:
+        names = {name for (name,) in db.execute(_TABLES)}
+    except ENGINE_ERRORS:
+        return
+    finally:
+        db.close()
+    if names and not names & {name for version in VERSIONS for name in expected_objects(version)}:
+        raise ForeignSchemaError(f"the tables are another program's; {_FOREIGN}")
 
 
 def is_fresh(db: apsw.Connection) -> bool:
