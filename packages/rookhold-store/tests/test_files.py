@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rookhold_store import OpenRefusedError, Store, UnsafeDatabasePathError
+from rookhold_store import OpenRefusedError, Store, UnsafeDatabasePathError, files
 from rookhold_store.files import secure_database, secure_side_files
 from rookhold_store.testing import Jobs
 
@@ -263,3 +263,18 @@ def test_a_path_that_sqlite_cannot_be_given_is_refused(tmp_path: Path, name: str
         with pytest.raises(UnsafeDatabasePathError):
             Store.open(place)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_vanishes_while_it_is_examined_is_a_refusal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store.open(path).close()
+
+    def vanished(name: Path) -> None:
+        if name == path:
+            name.unlink()
+            raise FileNotFoundError
+
+    monkeypatch.setattr(files, "narrow", vanished)
+    with pytest.raises(UnsafeDatabasePathError):
+        Store.open(path)

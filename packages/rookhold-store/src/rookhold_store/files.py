@@ -47,7 +47,7 @@ def secure_database(path: str | os.PathLike[str]) -> Path:
     secure_side_files(wanted)
     _refuse_remains(wanted)
     if not _made(wanted):
-        size = wanted.lstat().st_size
+        size = _narrow_existing(wanted)
         if size == 1:  # SQLite would take it for an empty file and write over it
             raise ForeignSchemaError("the file is not a database")
         if size and wanted.parent.lstat().st_mode & stat.S_IWOTH:
@@ -61,7 +61,7 @@ def _made(path: Path) -> bool:
         # Exclusive, so that what is created is never what somebody else put there.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        narrow(path)
+        _narrow_existing(path)
         return False
     except OSError as exc:
         raise _not_made("a database file cannot be made", exc) from exc
@@ -70,6 +70,17 @@ def _made(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def _narrow_existing(path: Path) -> int:
+    """Judge a file that was there a moment ago, and return its size."""
+    try:
+        narrow(path)
+        return path.lstat().st_size
+    except FileNotFoundError:
+        raise UnsafeDatabasePathError(
+            "a database file was removed while it was examined", file=path.name
+        ) from None
 
 
 def _take_side_names(path: Path) -> None:
