@@ -255,3 +255,29 @@ def test_a_whole_job_that_was_hidden_is_found(store: Store) -> None:
         "retention_tombstones.job_id",
         "idempotency_keys.job_id",
     ]
+
+
+def test_an_exit_code_of_a_job_that_has_not_ended_is_found(made: Made) -> None:
+    with unguarded(made.path) as db:
+        db.execute("UPDATE jobs SET exit_code = 0 WHERE finished_at_ms IS NULL")
+    unfinished = {made.running, made.queued}
+    assert {(item.job_id, item.place) for item in found(made)} == {
+        (job_id, "jobs.exit_code") for job_id in unfinished
+    }
+
+
+def test_a_start_is_what_its_event_says_also_while_the_job_is_removed(made: Made) -> None:
+    with unguarded(made.path) as db:
+        db.execute(
+            "UPDATE jobs SET started_at_ms = started_at_ms + 1 WHERE job_id = ?", (made.hidden,)
+        )
+    assert [item.place for item in found(made)] == ["jobs.started_at_ms"]
+
+
+def test_a_job_beside_a_quarantined_attestation_waits_since_it_finished(made: Made) -> None:
+    with unguarded(made.path) as db:
+        db.execute(
+            "UPDATE attestation_outbox SET pending_since_ms = 5 WHERE job_id = ?",
+            (made.quarantined,),
+        )
+    assert [item.place for item in found(made)] == ["attestation_outbox.pending_since_ms"]

@@ -37,13 +37,12 @@ class Hanging:
     def findings(
         self, receipt_sha256: object, *, hidden: bool, binding: BindingCheck | None
     ) -> Iterator[Finding]:
-        attested = quarantined = False
+        attested = False
         for row in self._rows(ATTESTATIONS):
             attested = True
             yield from self._attestation(row, receipt_sha256, hidden=hidden, binding=binding)
             del row
         for row in self._rows(QUARANTINE):
-            quarantined = True
             yield from self._complaints(QUARANTINE, row)
             yield from self._digests(QUARANTINE, row[3:7])
             self._charge(row[0], *row[2:7])
@@ -56,7 +55,7 @@ class Hanging:
                 yield self._find("attestation_outbox.job_id", "is of a job that has not ended")
             if attested:
                 yield self._find("attestation_outbox.job_id", "stands beside an attestation")
-            if not quarantined and row[1] != self._job.finished_at_ms:
+            if row[1] != self._job.finished_at_ms:
                 yield self._find(
                     "attestation_outbox.pending_since_ms", "is not when the job finished"
                 )

@@ -74,10 +74,14 @@ def _against_events(
         yield "job_id", "has events without hashes in a file that was made with hashes"
     if accepted is not None and accepted.hashed:
         yield from _as_accepted(job, accepted)
-    if hidden and finished is None:
-        return  # the newest events went first
+        if not job.terminal and job.exit_code is not None:  # a step keeps one of before the hashes
+            yield "exit_code", "is set for a job that has not ended"
     # An older store may have kept no history of a job, or one that says little.
     legacy = bool(history.legacy) or (migrated and accepted is None)
+    if hidden and finished is None:  # the newest events went first, and perhaps all of them
+        if started is not None:
+            yield from _as_started(job, started, legacy=legacy)
+        return
     yield from _as_started(job, started, legacy=legacy)
     if history.legacy < history.events:
         yield from _as_finished(job, finished)

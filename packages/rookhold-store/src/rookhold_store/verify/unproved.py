@@ -13,6 +13,8 @@ SENTENCES: Final = (
     " an attestation was tried, given up, made or quarantined, and why, when a removal began, by"
     " how much less memory than it asked for a job was admitted, and how much of the reserve of an"
     " unfinished job is used up",
+    "that what is left of a job whose removal has begun is what it was: the events that would tell"
+    " are gone",
 )
 REMEDY: Final = (
     "A receipt, an envelope or an event hash that was kept elsewhere settles the first three for"
