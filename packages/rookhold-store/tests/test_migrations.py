@@ -472,6 +472,24 @@ def test_a_row_that_breaks_a_rule_of_a_later_version_stops_the_migration(
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_time_that_no_receipt_can_hold_stops_the_migration(
+    path: Path, source: Path, version: int
+) -> None:
+    """Found later, it would make the end of that job fail, and with it every start."""
+    db = make_old(path, version)
+    copy_down(db, version, source)
+    with unruled(db, version):
+        db.execute(
+            "UPDATE jobs SET created_at_ms = 1 << 60 WHERE job_id = (SELECT min(job_id) FROM jobs)"
+        )
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(MigrationRefusedError, match="no receipt can hold"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
 def test_a_failed_commit_leaves_the_file_as_it_was(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

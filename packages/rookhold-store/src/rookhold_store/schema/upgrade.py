@@ -24,6 +24,7 @@ from rookhold_store.schema.objects import (
     run_steps,
 )
 from rookhold_store.schema.revision import repair
+from rookhold_types.canonical import INTEGER_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from rookhold_store.schema.judge import Verdict
 
 logger = logging.getLogger(__name__)
+
+_BEYOND: Final = """
+SELECT job_id FROM jobs
+WHERE max(created_at_ms, coalesce(started_at_ms, 0), coalesce(finished_at_ms, 0)) > ? LIMIT 1
+"""
 
 # Up to this many pages stay in memory until the commit, so that the log of a file that is refused
 # after all is not even touched: 64 MiB of the usual pages.
@@ -124,7 +130,17 @@ def _step_up(db: apsw.Connection, version: int, now_ms: int) -> None:
                 f"a row breaks a rule of version {step}: {exc}; nothing was changed", version=step
             ) from exc
     _check_references(db)
+    _check_times(db)
     record(db, range(version + 1, SCHEMA_VERSION + 1), now_ms)
+
+
+def _check_times(db: apsw.Connection) -> None:
+    """Refuse what no receipt could be made of later: the end of such a job would fail for ever."""
+    found = db.execute(_BEYOND, (INTEGER_MAX,)).get
+    if found is not None:
+        raise MigrationRefusedError(
+            "a job has a time that no receipt can hold; nothing was changed", job_id=str(found)
+        )
 
 
 def _check_references(db: apsw.Connection) -> None:

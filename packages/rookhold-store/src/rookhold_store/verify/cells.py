@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from rookhold_types.canonical import INTEGER_MAX
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
@@ -168,7 +169,10 @@ def long(low: int, high: int) -> Rule:
 
 
 def not_negative(value: int) -> str | None:
-    return None if value >= 0 else f"is {value}, below 0"
+    """No column of a number may go beyond what a receipt can say of it."""
+    if value < 0:
+        return f"is {value}, below 0"
+    return None if value <= INTEGER_MAX else f"is {value}, beyond what a receipt can hold"
 
 
 def status(value: str) -> str | None:
