@@ -17,8 +17,8 @@ from rookhold_store import (
     Start,
     Store,
 )
-from rookhold_store.population import EFFECTIVE_SPEC, RECEIPT
 from rookhold_store.testing import anything_binds
+from rookhold_store.testing.population import EFFECTIVE_SPEC, RECEIPT
 from rookhold_types.ids import new_job_id
 from rookhold_types.jobs import JobSpec, fingerprint
 from rookhold_types.states import JobStatus

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarks.figures import median, ratio
 from benchmarks.servers import ROOT
 from rookhold_store import Store
-from rookhold_store.paces import Paces, compare
-from rookhold_store.population import Population, kept
 from rookhold_store.testing import anything_binds
+from rookhold_store.testing.paces import Paces, compare
+from rookhold_store.testing.population import Population, kept
 
 if TYPE_CHECKING:
     from pathlib import Path

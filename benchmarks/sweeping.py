@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from benchmarks.figures import median, percentile
 from benchmarks.servers import ROOT
 from rookhold_store import Append, Store, Sweep
-from rookhold_store.holds import Holds
-from rookhold_store.population import START_MS, STEP_MS, kept
 from rookhold_store.testing import Jobs, anything_binds
+from rookhold_store.testing.holds import Holds
+from rookhold_store.testing.population import START_MS, STEP_MS, kept
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from gateway import Gateway
 
 from rookhold_cli.exits import Exit
 from rookhold_server.config.variables import PARSERS
-from rookhold_store.specimen import unguarded
+from rookhold_store.testing.specimen import unguarded
 from rookhold_store.verify import unproved
 
 if TYPE_CHECKING:

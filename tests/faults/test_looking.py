@@ -9,8 +9,8 @@ from faults.disk import FaultyDisk, How
 
 from rookhold_store import StoreError
 from rookhold_store.backup import backup
-from rookhold_store.specimen import Made, binding, make
 from rookhold_store.stats import stats
+from rookhold_store.testing.specimen import Made, binding, make
 from rookhold_store.verify import verify
 
 if TYPE_CHECKING:

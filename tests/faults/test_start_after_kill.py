@@ -15,8 +15,8 @@ from gateway import Gateway
 from vm.image import cache
 
 from rookhold_store import CancelQueued, Store
-from rookhold_store.population import kept
 from rookhold_store.testing import anything_binds
+from rookhold_store.testing.population import kept
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from faults.platter import PAGE
 from rookhold_store import Store
 from rookhold_store.errors import StorageUnavailableError
 from rookhold_store.schema import read_objects
-from rookhold_store.testing_lineage import make_specimen, names_its_tenant
+from rookhold_store.testing.lineage import make_specimen, names_its_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ import pytest
 
 from rookhold_cli import counted
 from rookhold_store import InstanceLock, Store
-from rookhold_store.specimen import unguarded
 from rookhold_store.testing import Jobs, TickingClock
-from rookhold_store.testing_lineage import make_old
+from rookhold_store.testing.lineage import make_old
+from rookhold_store.testing.specimen import unguarded
 
 if TYPE_CHECKING:
     from pathlib import Path

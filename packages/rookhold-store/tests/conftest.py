@@ -8,8 +8,8 @@ import apsw
 import pytest
 
 from rookhold_store import Store
-from rookhold_store.specimen import Made, make
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
+from rookhold_store.testing.specimen import Made, make
 
 MEMORY = Path("/dev/shm")
 

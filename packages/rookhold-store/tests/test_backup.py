@@ -17,10 +17,10 @@ import pytest
 from rookhold_store import Store, StoreError
 from rookhold_store.backup import backup
 from rookhold_store.errors import BackupUnsoundError
-from rookhold_store.population import populate
-from rookhold_store.specimen import Made, binding, unguarded
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
-from rookhold_store.testing_lineage import make_old
+from rookhold_store.testing.lineage import make_old
+from rookhold_store.testing.population import populate
+from rookhold_store.testing.specimen import Made, binding, unguarded
 from rookhold_store.verify import Progress, verify
 
 if TYPE_CHECKING:

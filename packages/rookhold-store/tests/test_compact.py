@@ -10,7 +10,7 @@ from rookhold_store import Store, StoreError, Sweep
 from rookhold_store.compact import compact
 from rookhold_store.stats import stats
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
-from rookhold_store.testing_lineage import make_old
+from rookhold_store.testing.lineage import make_old
 from rookhold_store.verify import verify
 
 

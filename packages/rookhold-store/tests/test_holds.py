@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rookhold_store import Append, PersistOutcome, Store, Sweep
-from rookhold_store.holds import Holds
-from rookhold_store.population import START_MS, STEP_MS, kept
 from rookhold_store.testing import Jobs, anything_binds
+from rookhold_store.testing.holds import Holds
+from rookhold_store.testing.population import START_MS, STEP_MS, kept
 from rookhold_types.jobs import JobSpec
 
 MOST_MS = 50

@@ -10,7 +10,7 @@ import pytest
 from rookhold_store import Store
 from rookhold_store.accounting import RESERVE_ACCEPTED, RESERVE_PENDING, findings
 from rookhold_store.schema import expected_objects, read_objects
-from rookhold_store.testing_lineage import make_specimen, names_its_tenant
+from rookhold_store.testing.lineage import make_specimen, names_its_tenant
 from rookhold_store.verify import verify
 
 FILES = Path(__file__).parent / "files"

@@ -29,7 +29,7 @@ from rookhold_store import (
 from rookhold_store.accounting import findings
 from rookhold_store.schema import expected_objects, read_objects
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
-from rookhold_store.testing_lineage import copy_down, insert, make_old, unruled
+from rookhold_store.testing.lineage import copy_down, insert, make_old, unruled
 from rookhold_store.verify import verify
 from rookhold_types.jobs import JobSpec
 from rookhold_types.limits import Limits

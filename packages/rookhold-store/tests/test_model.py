@@ -35,8 +35,8 @@ from rookhold_store import (
 from rookhold_store.accounting import findings
 from rookhold_store.operations import Operation
 from rookhold_store.testing import anything_binds, tampering_connection
-from rookhold_store.testing_model import MIB, Model, told
-from rookhold_store.testing_traffic import Traffic, signed
+from rookhold_store.testing.model import MIB, Model, told
+from rookhold_store.testing.traffic import Traffic, signed
 
 MEMORY = Path("/dev/shm")
 # Room for two unfinished jobs of one tenant and three of all, and some that wait for a signature.

@@ -14,8 +14,8 @@ from rookhold_store import Store, Sweep, Swept
 from rookhold_store.accounting import findings
 from rookhold_store.operations import Operation
 from rookhold_store.testing import anything_binds, tampering_connection
-from rookhold_store.testing_model import Model
-from rookhold_store.testing_traffic import Life
+from rookhold_store.testing.model import Model
+from rookhold_store.testing.traffic import Life
 
 CHILD = Path(__file__).parent / "programs" / "traffic_until_killed.py"
 Sweepings = list[tuple[int, int]]  # the jobs and events that each sweep deleted

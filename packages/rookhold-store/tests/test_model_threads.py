@@ -19,8 +19,8 @@ from rookhold_store import (
 )
 from rookhold_store.operations import Operation
 from rookhold_store.testing import anything_binds
-from rookhold_store.testing_model import MIB, Model, told
-from rookhold_store.testing_traffic import Traffic
+from rookhold_store.testing.model import MIB, Model, told
+from rookhold_store.testing.traffic import Traffic
 
 THREADS, EACH, SHARED = 3, 4, 3
 # Room for the jobs that are there from the beginning and for one or two more.

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rookhold_store import Cursor, Store
-from rookhold_store.population import (
+from rookhold_store.rows import JobSummary
+from rookhold_store.testing import anything_binds
+from rookhold_store.testing.population import (
     LANGUAGES,
     UNFINISHED,
     UNSIGNED,
@@ -15,8 +17,6 @@ from rookhold_store.population import (
     kept,
     populate,
 )
-from rookhold_store.rows import JobSummary
-from rookhold_store.testing import anything_binds
 from rookhold_store.verify import verify
 from rookhold_types.states import JobStatus
 

@@ -10,9 +10,9 @@ import pytest
 from rookhold_store import DatabaseDamagedError, RecordRefusedError, Store
 from rookhold_store.connection import as_ours
 from rookhold_store.schema import expected_objects, read_objects
-from rookhold_store.specimen import Made, binding, unguarded, untyped
 from rookhold_store.testing import Jobs, anything_binds, tampering_connection
-from rookhold_store.testing_lineage import copy_down, make_old
+from rookhold_store.testing.lineage import copy_down, make_old
+from rookhold_store.testing.specimen import Made, binding, unguarded, untyped
 
 REBUILT = sorted(
     name for name, made in expected_objects().items() if made.kind in ("index", "trigger")

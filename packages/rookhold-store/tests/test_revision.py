@@ -12,7 +12,7 @@ from rookhold_store import BindingRequiredError, Store, StoreError, Sweep, conne
 from rookhold_store.accounting import findings
 from rookhold_store.schema import expected_objects, read_objects
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
-from rookhold_store.testing_lineage import names_its_tenant, unruled
+from rookhold_store.testing.lineage import names_its_tenant, unruled
 from rookhold_store.verify import verify
 
 OLD = Path(__file__).parent / "files" / "version-4.db"

@@ -6,11 +6,11 @@ import apsw
 import pytest
 
 from rookhold_store import Store, StoreError
-from rookhold_store.population import populate
-from rookhold_store.specimen import Made
 from rookhold_store.stats import stats
 from rookhold_store.testing import Jobs
-from rookhold_store.testing_lineage import make_old
+from rookhold_store.testing.lineage import make_old
+from rookhold_store.testing.population import populate
+from rookhold_store.testing.specimen import Made
 
 
 def test_every_place_of_a_life_is_counted(made: Made) -> None:

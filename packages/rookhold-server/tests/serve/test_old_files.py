@@ -13,7 +13,7 @@ import pytest
 from rookhold_attestation import Policy, PrivateKey, PublicKey, verify_envelope
 from rookhold_store import Store
 from rookhold_store.testing import Jobs, anything_binds
-from rookhold_store.testing_lineage import copy_down, insert, make_old
+from rookhold_store.testing.lineage import copy_down, insert, make_old
 from rookhold_types.ids import new_job_id
 
 Server = Callable[..., Any]

@@ -8,8 +8,8 @@ import pytest
 
 from rookhold_store import Accept, Store, Sweep
 from rookhold_store.compact import compact
-from rookhold_store.specimen import Made, binding, unguarded
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
+from rookhold_store.testing.specimen import Made, binding, unguarded
 from rookhold_store.verify import unproved, verify
 from rookhold_types.jobs import JobFile, JobSpec
 

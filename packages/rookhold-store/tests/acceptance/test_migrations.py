@@ -19,14 +19,14 @@ from rookhold_store import (
 )
 from rookhold_store.accounting import RESERVE_PENDING, findings, recount
 from rookhold_store.schema import expected_objects, read_objects, schema_text
-from rookhold_store.specimen import Made, binding, untyped
 from rookhold_store.testing import Jobs, TickingClock, anything_binds, tampering_connection
-from rookhold_store.testing_lineage import (
+from rookhold_store.testing.lineage import (
     insert,
     make_old,
     make_specimen,
     names_its_tenant,
 )
+from rookhold_store.testing.specimen import Made, binding, untyped
 
 NOW = 9_000_000
 SOUND = {"tenant": "acme", "language": "python", "spec_json": "{}", "created_at_ms": 1000}

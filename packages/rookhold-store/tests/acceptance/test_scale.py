@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from rookhold_store import Store
-from rookhold_store.paces import Paces, compare
-from rookhold_store.population import Population, kept
 from rookhold_store.testing import anything_binds
+from rookhold_store.testing.paces import Paces, compare
+from rookhold_store.testing.population import Population, kept
 
 FEW = 1_000
 MANY = 50_000

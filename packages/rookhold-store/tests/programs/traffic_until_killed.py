@@ -10,8 +10,8 @@ import sys
 
 from rookhold_store import Store, StoreError, Swept
 from rookhold_store.testing import anything_binds
-from rookhold_store.testing_model import Model, told
-from rookhold_store.testing_traffic import Life, signed
+from rookhold_store.testing.model import Model, told
+from rookhold_store.testing.traffic import Life, signed
 
 
 def say(text):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rookhold_store.schema import schema_text
-from rookhold_store.specimen import Made, binding, unguarded, untyped
 from rookhold_store.testing import Jobs, tampering_connection
+from rookhold_store.testing.specimen import Made, binding, unguarded, untyped
 from rookhold_store.verify import Finding, tables, unproved, verify
 from rookhold_store.verify.tables import TABLES
 

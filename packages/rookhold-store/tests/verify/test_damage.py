@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rookhold_store import StoreError
-from rookhold_store.specimen import Made, binding
+from rookhold_store.testing.specimen import Made, binding
 from rookhold_store.verify import verify
 from rookhold_store.verify.tables import TABLES
 from rookhold_store.verify.unproved import UNBOUND

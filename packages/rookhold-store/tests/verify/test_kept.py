@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 from rookhold_store import Append, Store, StoreError
-from rookhold_store.specimen import Made, binding, unguarded
 from rookhold_store.testing import Jobs, TickingClock
+from rookhold_store.testing.specimen import Made, binding, unguarded
 from rookhold_store.verify import Finding, Kept, read_kept, verify
 from rookhold_types.canonical import canonical
 from rookhold_types.receipts import seal_receipt

@@ -10,8 +10,8 @@ import pytest
 
 from rookhold_store import FailAttestation, Store, Sweep, WaiveAttestation
 from rookhold_store.source import Source
-from rookhold_store.specimen import Made, binding, unguarded
 from rookhold_store.testing import Jobs, TickingClock, anything_binds
+from rookhold_store.testing.specimen import Made, binding, unguarded
 from rookhold_store.verify import Verification, verify
 
 SECONDS = 0.8

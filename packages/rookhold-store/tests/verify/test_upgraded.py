@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rookhold_store import Store, StoreError
-from rookhold_store.specimen import Made, binding, unguarded
 from rookhold_store.testing import Jobs, TickingClock
-from rookhold_store.testing_lineage import copy_down, make_old
+from rookhold_store.testing.lineage import copy_down, make_old
+from rookhold_store.testing.specimen import Made, binding, unguarded
 from rookhold_store.verify import verify
 
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import apsw
 
 from rookhold_store.operations import CancelQueued
-from rookhold_store.population import LARGE_TENANTS, START_MS, key_of
 from rookhold_store.rows import Cursor
 from rookhold_store.testing import Jobs
+from rookhold_store.testing.population import LARGE_TENANTS, START_MS, key_of
 from rookhold_types.jobs import JobSpec
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rookhold_store.population import Population
     from rookhold_store.store import Store
+    from rookhold_store.testing.population import Population
 
 TENANT: Final = LARGE_TENANTS[0]  # more than half of all jobs: every page of it is full
 LANGUAGE: Final = "python"

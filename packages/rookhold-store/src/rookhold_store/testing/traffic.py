@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rookhold_store.store import Store
-    from rookhold_store.testing_model import Model
+    from rookhold_store.testing.model import Model
 
 TENANTS: Final = ("acme", "globex")
 KEYS: Final = (None, None, "k1", "k2", "k3")
