@@ -79,7 +79,7 @@ def command() -> None:
     Examples:
       export ROOKHOLD_CREDENTIALS_FILE=/etc/rookhold/keys/credentials.json
       export ROOKHOLD_CREDENTIAL_PEPPER_FILE=/etc/rookhold/keys/pepper
-      rookhold keys create --tenant acme --scope jobs:submit --scope jobs:read --expires-in 90d
+      rookhold keys create --tenant acme --all-scopes --expires-in 90d
       rookhold keys list
       rookhold keys rotate ci-1 --overlap 24h
       rookhold keys revoke ci-1
@@ -125,8 +125,10 @@ def create(
 
     \b
     Examples:
-      rookhold keys create --tenant acme --principal ci-bot --scope jobs:submit --scope jobs:read
       rookhold keys create --tenant acme --all-scopes --expires-in 90d --json
+      rookhold keys create --tenant acme --scope jobs:submit --scope jobs:read --scope service:read
+
+    `rookhold run` needs jobs:submit, jobs:read and service:read; `rookhold cancel` jobs:cancel.
     """  # noqa: D301 - as in `run`
     if bool(scopes) == all_scopes:
         raise UsageError(f"name what it may do: --all-scopes, or --scope for each of {_scopes()}")
