@@ -298,7 +298,7 @@ def test_compaction_is_refused_while_a_gateway_has_the_database(
     with InstanceLock(database):
         ended = rookhold("db", "compact")
         assert (ended.returncode, ended.stdout) == (77, b"")
-        assert b"another process uses this database (database_locked)" in ended.stderr
+        assert b"stop that gateway first (database_locked)" in ended.stderr
         assert rookhold("db", "verify").returncode == 0
         assert rookhold("db", "stats").returncode == 0
 

@@ -92,7 +92,7 @@ async def test_a_short_disk_is_said_once_in_the_log_with_figures_and_once_when_i
         await submit(engine)
     said = [record for record in caplog.records if "accept jobs" in record.message]
     assert [record.levelname for record in said] == ["ERROR", "INFO"]
-    assert said[0].available_bytes == "2.0 MiB"
+    assert said[0].available == "2.0 MiB"
 
 
 def test_a_full_disk_is_the_same_refusal_and_other_failures_are_none():
@@ -184,7 +184,7 @@ def test_a_start_on_a_short_disk_foretells_the_refusals(tmp_path, monkeypatch, c
     assert caplog.records == []
     foretell_refusals(limits(free=1024 * MIB), tmp_path)
     (said,) = caplog.records
-    assert (said.levelname, said.available_bytes, said.needed_bytes) == (
+    assert (said.levelname, said.available, said.needed) == (
         "WARNING",
         "900.0 MiB",
         "1056.0 MiB",

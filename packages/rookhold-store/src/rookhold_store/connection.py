@@ -180,6 +180,8 @@ def as_ours(exc: apsw.Error | UnicodeError | OverflowError) -> StoreError:
         return RecordRefusedError(str(exc))
     if isinstance(exc, apsw.FullError) or _no_room_for_index(exc):
         return StorageFullError("the file system is full")
+    if isinstance(exc, apsw.CorruptError):
+        return StorageUnavailableError("the database file is damaged; restore a backup of it")
     return StorageUnavailableError(f"the database answered {type(exc).__name__}")
 
 

@@ -60,7 +60,9 @@ class InstanceLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise DatabaseLockedError("another process uses this database") from exc
+            raise DatabaseLockedError(
+                "another process uses this database; stop that gateway first"
+            ) from exc
         except OSError as exc:
             raise StorageUnavailableError("the file system does not support locks") from exc
         if stat.S_IMODE(found.st_mode) != 0o600:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FILE: Final = "ROOKHOLD_CONFIG_FILE"
 BYTES_MAX: Final = 256 * 1024
 _ENV: Final = "ROOKHOLD_ENV"
+_NAME: Final = re.compile(r"[A-Za-z_]{1,64}")
 _PLACE: Final = re.compile(r"at line (\d+), column (\d+)")
 
 
@@ -74,7 +75,8 @@ def _settings(data: bytes) -> dict[str, str]:
 
 def _text(name: str, value: object) -> str:
     if name not in (PARSERS.keys() - INTERNAL) | NOT_BUILT or name == FILE:
-        raise InvalidSettingError(FILE, "has a name that is no setting of a configuration file")
+        told = f" ({name})" if _NAME.fullmatch(name) else ""
+        raise InvalidSettingError(FILE, f"has a name that is no setting of such a file{told}")
     match value:
         case bool():
             return "true" if value else "false"

@@ -43,7 +43,12 @@ async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> No
         call.principal = await endpoint.identify(call, services)
         call.headers.extend(_budget_headers(services.limiter.take(call.principal.tenant)))
         if endpoint.scope not in call.principal.scopes:
-            raise Refusal("insufficient_scope", scope=endpoint.scope.value)
+            scope = endpoint.scope.value
+            raise Refusal(
+                "insufficient_scope",
+                f"The credential lacks the scope {scope}, which this route needs.",
+                scope=scope,
+            )
     await endpoint.handler(call, services)
 
 

@@ -37,7 +37,7 @@ def no_room(error: Exception) -> Refusal | None:
                 f"Your jobs are charged {_mib(figures['charged_bytes'])} of your"
                 f" {_mib(figures['quota_bytes'])} of storage, and this one would be charged"
                 f" {_mib(figures['more_bytes'])}, most of it only until it has ended."
-                " Wait for your jobs to end or to be removed by age."
+                " Wait for your running jobs to end, or for old ones to be removed by age."
             )
         case GlobalQuotaError():
             text = "The jobs of all tenants together use up the storage of this server."
@@ -68,7 +68,10 @@ class DiskWatch:
             self._short = True
             log.error(
                 "too little free disk to accept jobs; " + _WHAT_TO_DO,  # noqa: G003  # constants
-                extra={name: _mib(figure) for name, figure in error.detail.items()},
+                extra={
+                    name.removesuffix("_bytes"): _mib(figure)
+                    for name, figure in error.detail.items()
+                },
             )
 
     def accepted(self) -> None:
@@ -85,5 +88,5 @@ def foretell_refusals(limits: StorageLimits, directory: Path) -> None:
     if available < needed:
         log.warning(
             "no job will be accepted: too little free disk; " + _WHAT_TO_DO,  # noqa: G003  # as above
-            extra={"needed_bytes": _mib(needed), "available_bytes": _mib(available)},
+            extra={"needed": _mib(needed), "available": _mib(available)},
         )

@@ -138,7 +138,6 @@ def _parameters(operation: Operation) -> list[dict[str, Any]]:
             "schema": parameter.schema,
         }
         for parameter in operation.parameters
-        if parameter.name != "ticket"  # told by the security scheme
     ]
 
 

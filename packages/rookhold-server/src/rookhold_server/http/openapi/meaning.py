@@ -272,7 +272,10 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
         "/v1/jobs/{job_id}/stream-ticket": {
             "POST": Operation(
                 operation_id="mintStreamTicket",
-                summary="A ticket that opens one stream of this job within half a minute.",
+                summary=(
+                    "A ticket that opens one stream of this job within half a minute: "
+                    "as `?ticket=` of `/stream` or `/events`."
+                ),
                 answers=(Answer(status=200, description="The ticket.", body=StreamTicket),),
                 codes=("job_not_found", "shutting_down"),
             )

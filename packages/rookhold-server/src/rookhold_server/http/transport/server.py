@@ -32,9 +32,11 @@ def bind(address: Address, *, backlog: int = TransportLimits().backlog) -> socke
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address.host, address.port))
         listener.listen(backlog)
-    except OSError:
+    except OSError as exc:
         listener.close()
-        raise AddressUnavailableError("the address of ROOKHOLD_ADDR cannot be bound") from None
+        raise AddressUnavailableError(
+            f"the address of ROOKHOLD_ADDR cannot be bound ({exc.strerror})"
+        ) from None
     listener.setblocking(False)
     return listener
 
