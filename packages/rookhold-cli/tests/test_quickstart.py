@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rookhold_cli import verifying
+from rookhold_cli.commands import quickstart
 
 SECONDS = 150
 
@@ -50,6 +51,7 @@ def test_it_works_twice_in_a_folder_with_a_space(
             "What next",
         ):
             assert shown in toured.stdout
+        assert "version of Rookhold" not in toured.stdout
         assert "\x1b" not in toured.stdout
         found = verifying.verify_folder(here / "rookhold-quickstart", tenant="local")
         assert found.outcome == "succeeded"
@@ -71,6 +73,14 @@ def test_a_folder_of_the_users_own_is_left_alone(
     toured = take(environment, tmp_path)
     assert toured.returncode == 64
     assert os.listdir(tmp_path / "rookhold-quickstart") == ["thesis.txt"]  # noqa: PTH208
+
+
+def test_a_sandbox_is_called_the_strongest_here_and_now_unless_it_was_asked_for() -> None:
+    assert quickstart._where("namespaces-dev", "auto").endswith(
+        "(namespaces-dev), the strongest that this computer offers now."
+    )
+    assert "strongest" not in quickstart._where("namespaces-dev", "namespaces-dev")
+    assert "strongest" not in quickstart._where("off", "auto")
 
 
 @pytest.mark.root

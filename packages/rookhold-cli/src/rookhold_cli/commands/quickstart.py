@@ -167,7 +167,7 @@ class _Tour:
         for line in _not_to_be_had():
             self.tell.para(line)
         if backend == "namespaces-dev":
-            self.tell.para("It is the strongest that this version of Rookhold has.")
+            self.tell.para("`rookhold check` says what a stronger sandbox needs.")
 
     def _keep_evidence(self, proof: JobDetail) -> None:
         self.tell.chapter("Proof that anybody can check, without this gateway")
@@ -268,7 +268,7 @@ def _where(backend: str, asked: str) -> str:
         return f"The jobs ran in {name} ({backend}), because ROOKHOLD_SANDBOX asks for it."
     if backend == "off":
         return "This computer offers no sandbox, so the jobs ran in none (off)."
-    return f"The jobs ran in {name} ({backend}), the strongest to be had on this computer."
+    return f"The jobs ran in {name} ({backend}), the strongest that this computer offers now."
 
 
 def _not_to_be_had() -> list[str]:
