@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rookhold import ApiError, Artifact, JobDetail, Rookhold
 
+from . import wholeness
 from .errors import BadEvidenceError, FilesError, UsageError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _readme(detail: JobDetail, signed: Signed | None) -> str:
         f"  tenant    {detail.tenant}",
         f"  language  {detail.language}",
         f"  outcome   {detail.status}",
-        f"  backend   {receipt.get('backend') or 'none: it never started'}",
+        f"  backend   {_backend(receipt)}",
         "",
         "Files",
         "",
@@ -182,6 +183,12 @@ def _readme(detail: JobDetail, signed: Signed | None) -> str:
     ]
     lines += _KEY_FROM_SERVER if signed.key_from_server else _KEY_FROM_ELSEWHERE
     return "\n".join(lines)
+
+
+def _backend(receipt: Mapping[str, Any]) -> str:
+    if wholeness.lost_its_gateway(receipt):
+        return "not recorded: the gateway ended while the job ran"
+    return receipt.get("backend") or "none: it never started"
 
 
 _KEY_FROM_SERVER: Final = [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rookhold_cli import ending, gateway, output, plain_words
+from rookhold_cli import ending, gateway, output, plain_words, wholeness
 from rookhold_cli.commands.jobs import when
 
 if TYPE_CHECKING:
@@ -44,18 +44,23 @@ def _facts(detail: JobDetail) -> Iterator[tuple[str, str]]:
     if detail.finished:
         yield "finished", when(detail.finished_at_ms or 0)
         yield "ended", ending.of(detail)
+    if (cut := wholeness.output(receipt)) is not None:
+        yield "output", cut
     policy = detail.execution_policy
     if policy.get("bootstrap_ready"):
         yield "sandbox", f"{policy.get('sandbox')} (class {policy.get('isolation_class')})"
         yield "network", str(policy.get("networking"))
         yield "controls", ", ".join(policy.get("controls") or ()) or "none"
         yield "limits", _limits(receipt)
+    elif wholeness.lost_its_gateway(receipt):
+        yield "sandbox", "not recorded: the gateway ended while the job ran"
     elif detail.finished:
         yield "sandbox", "the job never became ready in one"
     state = detail.attestation.state
     if state == "unavailable" and not detail.finished:
         state = "not yet"
-    yield "evidence", state
+    incomplete = wholeness.evidence(receipt)
+    yield "evidence", state if incomplete is None else f"{state}; {incomplete}"
     if detail.receipt_sha256:
         yield "receipt", f"sha256:{detail.receipt_sha256}"
 
