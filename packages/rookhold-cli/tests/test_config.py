@@ -54,6 +54,12 @@ def test_people_get_a_table_and_no_secret(rookhold: Rookhold) -> None:
     assert b"a-secret" not in ended.stdout + ended.stderr
 
 
+def test_a_misspelt_variable_is_named(rookhold: Rookhold) -> None:
+    ended = rookhold("config", "show", ROOKHOLD_WORKER="3")
+    assert ended.returncode == 0
+    assert b"ROOKHOLD_WORKER is not a setting" in ended.stderr
+
+
 def test_what_a_start_would_refuse_is_refused_in_the_same_words(rookhold: Rookhold) -> None:
     ended = rookhold("config", "show", ROOKHOLD_WORKERS="many")
     assert ended.returncode == 77

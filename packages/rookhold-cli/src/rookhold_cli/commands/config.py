@@ -53,8 +53,11 @@ def show(as_json: bool) -> None:
     module = load("rookhold_server.config.shown", what=_WHAT, extra="server")
     try:
         settings = module.shown(os.environ)
+        unknown = module.unknown(os.environ)
     except RookholdError as refused:
         raise _SettingsRefusedError(f"{refused} ({refused.code})") from None
+    for name in unknown:
+        output.say(f"{name} is not a setting")
     if as_json:
         output.as_json(
             {

@@ -70,6 +70,11 @@ def shown(environ: Mapping[str, str]) -> tuple[Shown, ...]:
     return tuple(_one(name, settings, environ, told) for name in PARSERS if name not in INTERNAL)
 
 
+def unknown(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of variables that look like settings and are none; a typing error, often."""
+    return read_settings(environ).unknown_variables
+
+
 def _one(
     name: str, settings: Settings, environ: Mapping[str, str], told: Mapping[str, str]
 ) -> Shown:
