@@ -151,6 +151,35 @@ def test_result_repeats_what_run_would_have_said(
     assert (document["job_id"], document["exit_code"]) == (job, 3)
 
 
+@pytest.mark.parametrize(
+    ("code", "limits", "status", "said"),
+    [
+        ("sleep 100", ["--wall", "1s"], 124, b"rookhold: stopped: it ran longer than its limit"),
+        ("head -c 5000000 /dev/zero | tr '\\0' x", [], 0, b"rookhold: the job printed more than"),
+    ],
+    ids=["stopped", "cut"],
+)
+def test_result_says_what_run_says_also_where_nobody_watches(
+    rookhold: Rookhold,
+    settings: dict[str, str],
+    code: str,
+    limits: list[str],
+    status: int,
+    said: bytes,
+) -> None:
+    job = ["run", "bash", "-c", code, *limits, "--no-evidence", "--idempotency-key", f"say{status}"]
+    ran = rookhold(*job, **settings)
+    assert ran.stderr.startswith(said)
+    job_id = rookhold(*job, "--detach", **settings).stdout.decode().strip()
+    ended = rookhold("result", job_id, **settings)
+    assert (ended.returncode, ended.stderr) == (status, ran.stderr)
+    if status == 0:
+        assert (
+            "output        cut at its limit: "
+            in rookhold("show", job_id, **settings).stdout.decode()
+        )
+
+
 def test_evidence_can_be_fetched_later(
     rookhold: Rookhold, settings: dict[str, str], job: str, tmp_path: Path
 ) -> None:
@@ -169,7 +198,8 @@ def test_a_job_that_still_runs_has_no_result_yet(
     assert "evidence      not yet\n" in rookhold("show", job_id, **settings).stdout.decode()
     cancelled = rookhold("cancel", job_id, **settings)
     assert (cancelled.stdout, cancelled.returncode) == (b"cancellation requested\n", 0)
-    assert rookhold("result", job_id, "--wait", **settings).returncode == 125
+    ended = rookhold("result", job_id, "--wait", **settings)
+    assert (ended.stderr, ended.returncode) == (b"rookhold: cancelled\n", 125)
     again = json.loads(rookhold("cancel", job_id, "--json", **settings).stdout)
     assert again["already_terminal"] is True
 
@@ -259,7 +289,8 @@ def test_output_that_cannot_be_written_cancels_the_job(
         )
     assert ended.returncode == 74
     job_id = ended.stderr.splitlines()[0].split()[-1].decode()
-    assert rookhold("result", job_id, "--wait", **settings).returncode == 125
+    ended = rookhold("result", job_id, "--wait", **settings)
+    assert (ended.stderr, ended.returncode) == (b"rookhold: cancelled\n", 125)
     assert b"cancelled" in rookhold("show", job_id, **settings).stdout
 
 

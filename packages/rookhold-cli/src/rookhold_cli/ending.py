@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rookhold import JobDetail
 
@@ -45,6 +45,14 @@ def of(detail: JobDetail, rules: Iterable[str] = ()) -> str:
         limits=receipt.get("effective_limits") or {},
         rules=rules,
     )
+
+
+def remarks(detail: JobDetail, rules: Iterable[str], *, truncated: bool) -> Iterator[str]:
+    """Say of this finished job what neither its output nor its exit code can tell."""
+    if truncated:
+        yield "the job printed more than is kept; the rest was counted and left out"
+    if detail.status != "succeeded" and not (detail.exit_code and detail.killed_by is None):
+        yield of(detail, rules)
 
 
 def sentence(

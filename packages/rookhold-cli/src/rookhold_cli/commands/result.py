@@ -41,6 +41,7 @@ def command(job_id: str, wait: bool, folder: Path | None, as_json: bool) -> int:
             output.raw("stderr", result.stderr_bytes)
         if folder is not None:
             keeping.keep(client, detail, folder, result.artifacts)
-    if detail.status != "succeeded":
-        output.progress(ending.of(detail, [item.rule for item in result.violations]))
+    rules = [violation.rule for violation in result.violations]
+    for words in ending.remarks(detail, rules, truncated=result.truncated):
+        output.say(words)
     return of_job(detail.status, detail.exit_code, detail.killed_by)

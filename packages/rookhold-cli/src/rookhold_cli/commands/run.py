@@ -168,10 +168,8 @@ def _nowhere(_stream: str, _data: bytes) -> None:
 
 
 def _say_how_it_ended(detail: JobDetail, ended: Ended) -> None:
-    if ended.truncated:
-        output.say("the job printed more than is kept; the rest was counted and left out")
-    if detail.status != "succeeded" and not (detail.exit_code and detail.killed_by is None):
-        output.say(ending.of(detail, ended.rules))
+    for words in ending.remarks(detail, ended.rules, truncated=ended.truncated):
+        output.say(words)
     for violation in ended.violations:
         for lost in violation.get("detail", {}).get("outputs", ()):
             output.say(f"not brought back: {lost.get('path')} ({lost.get('reason')})")
