@@ -198,6 +198,26 @@ def test_without_a_file_it_says_how_to_name_one(rookhold: Rookhold) -> None:
     assert b"--pepper-file, or ROOKHOLD_CREDENTIAL_PEPPER_FILE" in ended.stderr
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["revoke", "k"], ["rotate", "k"]], ids=str)
+def test_a_file_that_nobody_made_yet_is_named_with_what_makes_it(
+    keys: Keys, arguments: list[str]
+) -> None:
+    ended = keys(*arguments)
+    assert (ended.returncode, ended.stdout) == (74, b"")
+    assert f"no credentials file {keys.file} yet; `rookhold keys create`".encode() in ended.stderr
+    assert not [entry for entry in keys.file.parent.iterdir() if entry.name.endswith(".lock")]
+
+
+@pytest.mark.parametrize("option", ["--file", "--pepper-file"])
+def test_create_names_the_directory_that_is_not_there(keys: Keys, option: str) -> None:
+    place = keys.file.parent / "absent"
+    ended = keys("create", "--tenant", "acme", "--all-scopes", option, str(place / "it"))
+    assert (ended.returncode, ended.stdout) == (74, b"")
+    assert f"the directory {place} does not exist".encode() in ended.stderr
+    assert not keys.file.exists()
+    assert not keys.pepper.exists()
+
+
 def test_a_file_with_a_time_that_no_calendar_has_is_listed(keys: Keys) -> None:
     keys("create", "--tenant", "acme", "--all-scopes")
     document = json.loads(keys.file.read_text())

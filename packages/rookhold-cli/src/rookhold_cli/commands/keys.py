@@ -13,7 +13,7 @@ import click
 
 from rookhold_cli import output
 from rookhold_cli.commands.jobs import when
-from rookhold_cli.errors import CommandError, UsageError
+from rookhold_cli.errors import CommandError, FilesError, UsageError
 from rookhold_cli.exits import Exit
 from rookhold_cli.extras import load
 
@@ -136,7 +136,7 @@ def create(
         raise UsageError("--expires-in 0 would make a credential that nobody can use")
     kinds = load("rookhold_server.identity.scopes", what=_WHAT, extra="server")
     wanted = [kinds.Scope(name) for name in SCOPES if all_scopes or name in scopes]
-    keeper = _keeper(file, pepper_file, owner=owner, makes_tokens=True)
+    keeper = _keeper(file, pepper_file, owner=owner, makes_tokens=True, makes_files=True)
     with _refusals():
         made = keeper.create(
             tenant=tenant,
@@ -244,13 +244,33 @@ def _keeper(
     *,
     owner: str | None = None,
     makes_tokens: bool = False,
+    makes_files: bool = False,
 ) -> Any:
     module = load("rookhold_server.identity.keeping", what=_WHAT, extra="server")
     if file is None:
         raise UsageError(f"name the credentials file: --file, or {_FILE}")
     if makes_tokens and pepper_file is None:
         raise UsageError(f"name the pepper file: --pepper-file, or {_PEPPER}")
+    if makes_files:
+        for place in (file.parent, pepper_file and pepper_file.parent):
+            if place is not None and _is_absent(place):
+                raise FilesError(f"the directory {place} does not exist; make it first")
+    elif _is_absent(file):
+        raise FilesError(
+            f"there is no credentials file {file} yet; `rookhold keys create` makes it"
+        )
     return module.Keeper(file, pepper_file, owner=_owner(owner))
+
+
+def _is_absent(path: Path) -> bool:
+    """Only what is surely not there: of what we may not look at, the keeper says what is wrong."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _owner(named: str | None) -> Any:
