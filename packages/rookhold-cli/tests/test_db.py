@@ -124,6 +124,16 @@ def test_a_finding_names_job_and_event_and_ends_with_65(rookhold: Rookhold, data
     assert b"not checked: the rest of the file" in other.stdout
 
 
+def test_one_is_not_many_and_a_job_that_is_not_there_is_a_finding(
+    rookhold: Rookhold, database: Path
+) -> None:
+    ended = rookhold("db", "verify", "--jobs", finished_job(database))
+    assert ended.stdout.startswith(b"1 job checked: nothing was found\n")
+    ended = rookhold("db", "verify", "--jobs", "01890a5d-ac96-774b-bcce-b302099a8057")
+    assert ended.returncode == 65
+    assert b"\n1 job checked: 1 finding\n" in ended.stdout
+
+
 def test_a_receipt_kept_elsewhere_finds_a_job_that_is_missing(
     rookhold: Rookhold, database: Path, tmp_path: Path
 ) -> None:
@@ -133,7 +143,7 @@ def test_a_receipt_kept_elsewhere_finds_a_job_that_is_missing(
     kept.write_bytes(receipt(database, job_id))
     ended = rookhold("db", "verify", "--receipt", str(kept))
     assert ended.returncode == 0
-    assert b"compared with 1 documents kept elsewhere" in ended.stdout
+    assert b"compared with 1 document kept elsewhere" in ended.stdout
     database.unlink()
     Store.open(database).close()
     assert rookhold("db", "verify").returncode == 0
@@ -146,6 +156,8 @@ def test_a_receipt_kept_elsewhere_finds_a_job_that_is_missing(
     ("arguments", "status"),
     [
         (["--jobs", ","], 64),
+        (["--jobs", "nonsense"], 64),
+        (["--jobs", "01890a5d-ac96-774b-bcce-b302099a8057,nonsense"], 64),
         (["--receipt", "absent.json"], 74),
         (["--receipt", "."], 74),
         (["--nonsense"], 64),
@@ -240,6 +252,13 @@ def test_a_backup_is_made_verified_and_never_overwrites(
     assert copy.read_bytes() == before
     document = json.loads(rookhold("db", "backup", "second.db", "--json").stdout)
     assert (document["jobs"], document["verified"]) == (4, True)
+
+
+def test_a_folder_that_a_backup_has_none_of_is_named(rookhold: Rookhold, database: Path) -> None:
+    assert database.exists()
+    ended = rookhold("db", "backup", "absent/copy.db")
+    assert (ended.returncode, ended.stdout) == (74, b"")
+    assert b"the folder absent does not exist" in ended.stderr
 
 
 def test_a_damaged_database_is_told_of_and_has_no_backup(

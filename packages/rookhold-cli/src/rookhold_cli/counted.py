@@ -27,6 +27,11 @@ def size(count: int) -> str:
     return f"{count} B" if not unit else f"{value:.1f} {_UNITS[unit]}"
 
 
+def many(count: int, thing: str) -> str:
+    """Return `1 job` or `2 jobs`."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def quotas() -> Quotas:
     """Return the quotas in bytes, overall and of a tenant, where the environment sets them."""
     settings = stored.part("rookhold_server.config.settings")

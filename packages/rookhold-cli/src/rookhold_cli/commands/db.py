@@ -9,8 +9,9 @@ from typing import Any, Final
 import click
 
 from rookhold_cli import counted, output, stored
-from rookhold_cli.counted import size
-from rookhold_cli.errors import UsageError
+from rookhold_cli.absence import is_absent
+from rookhold_cli.counted import many, size
+from rookhold_cli.errors import FilesError, UsageError
 from rookhold_cli.exits import Exit
 from rookhold_cli.interrupts import termination_is_an_exception
 
@@ -95,6 +96,11 @@ def verify(
     asked = [job_id for text in job_ids for job_id in text.split(",") if job_id]
     if job_ids and not asked:
         raise UsageError("--jobs names no job")
+    if asked:
+        ids = stored.part("rookhold_types.ids")
+        for text in asked:
+            if not ids.is_job_id(text):
+                raise UsageError(f"--jobs: {text} is no job id; `rookhold jobs` lists them")
     path = stored.database(database)
     kept = stored.kept(receipts)
     sources = stored.part("rookhold_store.source")
@@ -137,10 +143,10 @@ def _tell(path: Path, run: Any, found: list[Any], *, whole: bool, kept: int, as_
             }
         )
         return
-    compared = f", compared with {kept} documents kept elsewhere" if kept else ""
+    compared = f", compared with {many(kept, 'document')} kept elsewhere" if kept else ""
     output.line(
-        f"{run.jobs} jobs checked{compared}: "
-        + (f"{len(found)} findings" if found else "nothing was found")
+        f"{many(run.jobs, 'job')} checked{compared}: "
+        + (many(len(found), "finding") if found else "nothing was found")
     )
     for sentence in run.unchecked:
         output.line(f"not checked: {sentence}")
@@ -165,6 +171,8 @@ def backup(file: Path, database: Path | None, as_json: bool) -> None:
     disk and verified; a file that exists is never overwritten.
     """
     path = stored.database(database)
+    if is_absent(file.parent):
+        raise FilesError(f"the folder {file.parent} does not exist; make it first")
     backups = stored.part("rookhold_store.backup")
     errors = stored.part("rookhold_store.errors")
     with stored.refusals(), termination_is_an_exception(), stored.bar() as draw:
@@ -179,7 +187,7 @@ def backup(file: Path, database: Path | None, as_json: bool) -> None:
     elif made.jobs is None:
         output.line(f"{file}: {size(made.bytes)}, version {made.version}; its pages were checked")
     else:
-        output.line(f"{file}: {size(made.bytes)}, {made.jobs} jobs, verified")
+        output.line(f"{file}: {size(made.bytes)}, {many(made.jobs, 'job')}, verified")
 
 
 @command.command("compact", short_help="Make its file small.", epilog=_COMPACT_EPILOG)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from rookhold_cli import output
+from rookhold_cli.absence import is_absent
 from rookhold_cli.commands.jobs import when
 from rookhold_cli.errors import CommandError, FilesError, UsageError
 from rookhold_cli.exits import Exit
@@ -253,24 +254,13 @@ def _keeper(
         raise UsageError(f"name the pepper file: --pepper-file, or {_PEPPER}")
     if makes_files:
         for place in (file.parent, pepper_file and pepper_file.parent):
-            if place is not None and _is_absent(place):
+            if place is not None and is_absent(place):
                 raise FilesError(f"the directory {place} does not exist; make it first")
-    elif _is_absent(file):
+    elif is_absent(file):
         raise FilesError(
             f"there is no credentials file {file} yet; `rookhold keys create` makes it"
         )
     return module.Keeper(file, pepper_file, owner=_owner(owner))
-
-
-def _is_absent(path: Path) -> bool:
-    """Only what is surely not there: of what we may not look at, the keeper says what is wrong."""
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _owner(named: str | None) -> Any:
