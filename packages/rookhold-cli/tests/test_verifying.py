@@ -122,6 +122,17 @@ def test_a_missing_file_is_said_so(tmp_path: Path, name: str) -> None:
         verifying.verify_folder(folder)
 
 
+def test_the_folder_above_those_of_evidence_is_told_apart(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FilesError) as refused:
+        verifying.verify_folder(tmp_path)
+    assert str(refused.value).endswith(f"holds 1: name one, as {folder}, or each, as {tmp_path}/*")
+    with pytest.raises(FilesError) as refused:
+        verifying.verify_folder(tmp_path / "empty")
+    assert "envelope.json is not there" in str(refused.value)
+
+
 def test_a_link_is_no_evidence(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     (folder / evidence.RESULT).rename(tmp_path / "elsewhere")

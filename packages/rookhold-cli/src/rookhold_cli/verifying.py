@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import evidence
+from .absence import is_absent
 from .errors import BadEvidenceError, FilesError, UsageError
 from .extras import load, present
 
@@ -112,10 +113,30 @@ def verify(
 
 def verify_folder(folder: Path, *, keys: Sequence[Any] = (), tenant: str | None = None) -> Verdict:
     """Verify a folder that `rookhold run` wrote; without `keys`, by the key that lies in it."""
+    if is_absent(folder / evidence.ENVELOPE) and (inside := _evidence_in(folder)):
+        raise FilesError(
+            f"{folder} is no folder of evidence, but holds {len(inside)}: name one, as"
+            f" {folder / inside[0]}, or each, as {folder}/*"
+        )
     envelope = read_file(folder / evidence.ENVELOPE)
     artifact = read_file(folder / evidence.RESULT)
     trusted = keys or [parse_key(read_file(folder / evidence.PUBLIC_KEY))]
     return verify(envelope, artifact, trusted, tenant=tenant, folder=folder)
+
+
+def _evidence_in(folder: Path) -> list[str]:
+    """Name the folders of evidence below; what we may not look at is left out."""
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if _holds_evidence(entry))
+    except OSError:
+        return []
+
+
+def _holds_evidence(folder: Path) -> bool:
+    try:
+        return (folder / evidence.ENVELOPE).is_file()
+    except OSError:
+        return False
 
 
 def _compare(folder: Path, receipt: dict[str, Any]) -> tuple[str, ...]:
