@@ -141,6 +141,8 @@ async def _announce(gateway: Gateway, started: anyio.Event) -> None:
     if gateway.engine.shutting_down:
         return
     _log.info("listening on http://%s", gateway.address)
+    if gateway.settings.signing_key_file is None:
+        _log.info("attestations are off: there is no ROOKHOLD_ATTESTATION_KEY_FILE")
     while gateway.readiness.refusal() is not None:
         if gateway.engine.shutting_down:
             return
@@ -158,8 +160,6 @@ def _warn(settings: Settings) -> None:
             "DEVELOPMENT ONLY: the public key rookhold-dev-key is accepted; anybody who can reach "
             "this address can run code here"
         )
-    if settings.signing_key_file is None:
-        _log.info("attestations are off: there is no ROOKHOLD_ATTESTATION_KEY_FILE")
     if settings.production and not settings.api_keys.is_default:
         _log.warning(
             "keys of ROOKHOLD_API_KEYS carry every scope and never expire; move to "
