@@ -30,7 +30,8 @@ REST_PAGES: Final = 256
 # Among many readers that never happens by chance; from this length on the writer waits for it, and
 # no reader of ours has it wait long. A reader that has held on for longer than that is not ours.
 LONG_PAGES: Final = 4096
-READERS_GO_MS: Final = 20
+READERS_GO_MS: Final = 20  # at that length; longer in proportion as the log is longer, up to
+READERS_GO_MAX_MS: Final = 100
 READERS_GONE_SECONDS: Final = 2.0
 
 # Free pages are what the next jobs are written to. They go back to the file system only where they
@@ -75,6 +76,7 @@ class Upkeep:
         self._reclaiming = False
         self._look_at: float | None = monotonic()  # when free pages are worth a look; None: never
         self._restart_at = self._restart_pause = 0.0
+        self._restart_pages = 0  # from this length on it is not waited until then
         self._cut_at = 0.0  # not earlier than this is the log's file tried to be cut again
         db.wal_autocheckpoint(0)
         db.set_wal_hook(self._grown)
@@ -159,15 +161,17 @@ class Upkeep:
 
     def _restart(self) -> None:
         """Move what is left, and wait a little for the readers, so that the log begins anew."""
-        if monotonic() < self._restart_at:
+        if monotonic() < self._restart_at and self._pages < self._restart_pages:
             self._move()
             return
+        patience = min(READERS_GO_MS * self._pages // LONG_PAGES, READERS_GO_MAX_MS)
         try:
-            self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART, READERS_GO_MS)
-            self._restart_pause = 0.0
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART, patience)
+            self._restart_at = self._restart_pause = 0.0
         except apsw.BusyError:
             self._restart_pause = min(max(2 * self._restart_pause, 0.05), LOOK_SECONDS)
             self._restart_at = monotonic() + self._restart_pause
+            self._restart_pages = self._pages + LONG_PAGES // 2
             if not self._checkpoints.at_work:
                 self._checkpoints.want()
 
