@@ -116,6 +116,18 @@ def test_equal_load_is_served_equally():
     assert max(served.values()) - min(served.values()) <= 1
 
 
+def test_a_share_is_by_weight_among_those_who_wait():
+    bench = Bench(weights={"a": 3})
+    assert bench.queue.share("a") == bench.queue.share("b") == 1
+    bench.add("a")
+    bench.add("b")
+    assert (bench.queue.share("a"), bench.queue.share("b")) == (0.75, 0.25)
+    bench.add("c")
+    assert (bench.queue.share("a"), bench.queue.share("c")) == (0.6, 0.2)
+    bench.take()
+    assert bench.queue.share("b") == 1
+
+
 def test_a_place_counts_only_the_tenants_own_jobs_that_still_wait():
     bench = Bench()
     bench.add("a", times=3)

@@ -35,7 +35,7 @@ class Dispatcher:
 
     def __init__(self, queue: FairQueue, *, workers: int, concurrency: int) -> None:
         self._queue = queue
-        self._slots = min(workers, concurrency)
+        self._concurrency = concurrency
         self._workers = workers
         self._seats: deque[_Seat] = deque()
         self._changed = anyio.Event()
@@ -76,7 +76,7 @@ class Dispatcher:
     def finished(self, grant: Grant) -> None:
         """The job's finalisation has returned: its permits are free."""
         began = self._handed_over.pop(grant.pending.job_id, None)
-        if began is not None:
+        if began is not None and not grant.pending.cancelled:  # such a one ran for no time at all
             self._estimate.observe((time.monotonic() - began) * 1000)
         self._queue.give_back(grant)
         self._changed.set()
@@ -100,12 +100,10 @@ class Dispatcher:
         if job_id in self._handed_over:
             return QueuePlace(1, 0)
         found = self._queue.find(tenant, job_id)
-        return None if found is None else self.place_at(found[0])
-
-    def place_at(self, position: int) -> QueuePlace:
-        share = max(1, self._workers // max(self._queue.tenants_waiting, 1))
-        slots = min(self._slots, share)
-        return QueuePlace(position, self._estimate.wait_ms(position, slots=slots))
+        if found is None:
+            return None
+        slots = min(self._concurrency, self._workers * self._queue.share(tenant))
+        return QueuePlace(found[0], self._estimate.wait_ms(found[0], slots=slots))
 
     def running(self, tenant: str) -> int:
         return self._queue.running(tenant)

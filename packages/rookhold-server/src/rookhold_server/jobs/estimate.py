@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from math import ceil
 
 REMEMBERED_RUNS = 64
 
@@ -17,9 +16,12 @@ class WaitEstimate:
     def observe(self, run_ms: float) -> None:
         self._runs_ms.append(run_ms)
 
-    def wait_ms(self, position: int, *, slots: int) -> int | None:
-        """The wait at `position` (from 1) while `slots` jobs of its tenant run at once."""
+    def wait_ms(self, position: int, *, slots: float) -> int | None:
+        """The wait at `position` (from 1) in a queue that `slots` jobs leave at once.
+
+        Fewer than one slot is a turn that comes round only now and then.
+        """
         if not self._runs_ms:
             return None
         mean = sum(self._runs_ms) / len(self._runs_ms)
-        return round(mean * ceil(position / max(slots, 1)))
+        return round(mean * position / slots)

@@ -68,12 +68,14 @@ class FairQueue:
     def held_mb(self) -> int:
         return self._held_mb
 
-    @property
-    def tenants_waiting(self) -> int:
-        return len(self._ring)
-
     def running(self, tenant: str) -> int:
         return self._running.get(tenant, 0)
+
+    def share(self, tenant: str) -> float:
+        """Which part of what comes free the tenant gets while all who wait now go on waiting."""
+        own = self._weight(tenant)
+        others = sum(self._weight(other) for other in self._ring if other != tenant)
+        return own / (own + others)
 
     def add(self, pending: Pending) -> None:
         queue = self._queues.get(pending.tenant)
@@ -129,9 +131,12 @@ class FairQueue:
             del self._queues[tenant]
             self._ring.popleft()
             self._given = 0
-        elif self._given >= self._weights.get(tenant, 1):
+        elif self._given >= self._weight(tenant):
             self._next_tenant()
         return Grant(pending, cost)
+
+    def _weight(self, tenant: str) -> int:
+        return self._weights.get(tenant, 1)
 
     def _next_tenant(self) -> None:
         self._ring.rotate(-1)
