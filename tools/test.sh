@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 log=.cache/vm.log
 mkdir -p .cache
+unset PYTHONDONTWRITEBYTECODE # gateways are started by the hundred: what they run is compiled once
 
 apart="nice -n 19"
 if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
