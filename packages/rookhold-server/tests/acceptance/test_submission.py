@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 1024 * 1024
+VENDOR = "application/vnd.x.y-1+json;a=b"
 TRUE = {"language": "bash", "code": "true"}
 STRICTER = [each for each in IsolationClass if each is not IsolationClass.NONE]
 
@@ -70,7 +71,7 @@ def test_u2_only_json_is_decoded_whatever_its_kind(ours: Caller) -> None:
     for kind in ("text/plain", "application/jsonp", "multipart/form-data", "json", ""):
         answer = ours.submit(TRUE, {"Content-Type": kind})
         assert answer.refusal == (415, "unsupported_media_type"), kind
-    for kind in ("application/problem+json", "Application/JSON ; charset=utf-8"):
+    for kind in ("application/problem+json", "Application/JSON ; charset=utf-8", VENDOR):
         answer = ours.submit(TRUE, {"Content-Type": kind})
         assert answer.status == 201, kind
         assert answer.json["status"] == "queued"
@@ -300,6 +301,8 @@ def test_u10_a_body_refused_for_want_of_room_is_never_read(
         assert answer.refusal == (429, "tenant_submit_body_capacity")
         assert (answer.headers["connection"], answer.headers["retry-after"]) == ("close", "1")
         assert len(read) == 2
+        with closing(Caller(gateway.address, KEY)) as caller:  # small ones have places of their own
+            assert caller.submit(TRUE | {"code": " "}).refusal == (400, "empty_code")
         assert answer.headers["x-request-id"] not in read
 
 

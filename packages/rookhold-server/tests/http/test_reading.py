@@ -4,10 +4,8 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import apsw
 import pytest
 
 from rookhold_server.jobs.values import StoredAttestation
@@ -104,25 +102,6 @@ def test_result_ignores_an_unknown_parameter(gateway: Any) -> None:
     assert gateway.call("GET", "/v1/whoami?x=1").status == 200
 
 
-def test_no_wait_answers_202_at_once(gateway: Any) -> None:
-    job_id = gateway.engine.add("a", JobStatus.RUNNING)
-    began = time.monotonic()
-    answer = gateway.call("GET", f"/v1/jobs/{job_id}/result?wait_seconds=0")
-    assert time.monotonic() - began < 2
-    assert (answer.status, answer.json["status"]) == (202, "running")
-
-
-def test_a_wait_ends_when_the_job_does(gateway: Any) -> None:
-    job_id = gateway.engine.add("a", JobStatus.RUNNING)
-    peer = gateway.connect()
-    peer.request("GET", f"/v1/jobs/{job_id}/result?wait_seconds=30")
-    assert gateway.eventually(lambda: gateway.services.pools.result_waits.used == 1)
-    gateway.engine.set_status("a", job_id, JobStatus.SUCCEEDED)
-    answer = peer.answer()
-    assert (answer.status, answer.json["stdout"]) == (200, "hello\n")
-    assert gateway.services.pools.result_waits.used == 0
-
-
 def test_a_job_removed_during_a_wait_is_told_as_such(
     gateway: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,38 +112,6 @@ def test_a_job_removed_during_a_wait_is_told_as_such(
     job_id = gateway.engine.add("a", JobStatus.RUNNING)
     assert gateway.call("GET", f"/v1/jobs/{job_id}/result").code == "job_not_found"
     assert gateway.services.pools.result_waits.used == 0
-
-
-def test_shutdown_ends_a_wait_with_503_within_half_a_second(gateway: Any) -> None:
-    job_id = gateway.engine.add("a", JobStatus.RUNNING)
-    peer = gateway.connect()
-    peer.request("GET", f"/v1/jobs/{job_id}/result?wait_seconds=300")
-    assert gateway.eventually(lambda: gateway.services.pools.result_waits.used == 1)
-    began = time.monotonic()
-    gateway.do(gateway.services.pools.close)
-    gateway.do(gateway.engine.begin_shutdown)
-    answer = peer.answer()
-    assert time.monotonic() - began < 0.5
-    assert (answer.status, answer.code) == (503, "shutting_down")
-
-
-def test_full_wait_pools_refuse_and_spare_those_who_need_no_wait(gateway: Any) -> None:
-    pool = gateway.services.pools.result_waits
-    running, ended = gateway.engine.add("a", JobStatus.RUNNING), gateway.engine.add("a")
-    for _ in range(8):
-        gateway.connect().request("GET", f"/v1/jobs/{running}/result?wait_seconds=300")
-    assert gateway.eventually(lambda: pool.used == 8)
-    answer = gateway.call("GET", f"/v1/jobs/{running}/result?wait_seconds=1")
-    assert (answer.status, answer.code) == (429, "tenant_result_wait_capacity")
-    assert answer.header("retry-after") == "1"
-    assert gateway.call("GET", f"/v1/jobs/{running}/result?wait_seconds=0").status == 202
-    assert gateway.call("GET", f"/v1/jobs/{ended}/result?wait_seconds=300").status == 200
-    pool._total = 8
-    theirs = gateway.engine.add("b", JobStatus.RUNNING)
-    answer = gateway.call("GET", f"/v1/jobs/{theirs}/result", key="key-of-a-tenant-b")
-    assert (answer.status, answer.code) == (503, "result_wait_capacity")
-    gateway.peers[0].close()  # an abandoned wait
-    assert gateway.eventually(lambda: pool.used == 7)
 
 
 def slow_readers(gateway: Any, count: int, key: str = "key-of-a-tenant-a") -> list[Any]:
@@ -183,33 +130,6 @@ def slow_readers(gateway: Any, count: int, key: str = "key-of-a-tenant-a") -> li
     return peers
 
 
-def test_one_slow_reader_leaves_its_tenant_a_slot(gateway: Any) -> None:
-    slow_readers(gateway, 1)
-    assert gateway.call("GET", f"/v1/jobs/{gateway.engine.add('a')}").status == 200
-
-
-def test_a_third_large_answer_waits_and_is_then_refused(gateway: Any) -> None:
-    slow_readers(gateway, 2)
-    began = time.monotonic()
-    answer = gateway.call("GET", f"/v1/jobs/{gateway.engine.add('a')}/replay")
-    assert (answer.status, answer.code) == (429, "tenant_response_capacity")
-    assert 1.8 < time.monotonic() - began < 8
-    slow_readers(gateway, 2, key="key-of-a-tenant-b")
-    answer = gateway.call("GET", f"/v1/jobs/{gateway.engine.add('a')}/result")
-    assert (answer.status, answer.code) == (503, "response_capacity")
-
-
-def test_a_third_large_answer_is_served_if_a_slot_comes_free(gateway: Any) -> None:
-    first, _ = slow_readers(gateway, 2)
-    job_id = gateway.engine.add("a")
-    with ThreadPoolExecutor(1) as threads:
-        third = threads.submit(gateway.call, "GET", f"/v1/jobs/{job_id}/result")
-        time.sleep(0.2)
-        assert not third.done()
-        first.close()
-        assert third.result(10).status == 200
-
-
 def test_shutdown_ends_the_wait_for_a_slot(gateway: Any) -> None:
     slow_readers(gateway, 2)
     peer = gateway.connect()
@@ -217,17 +137,6 @@ def test_shutdown_ends_the_wait_for_a_slot(gateway: Any) -> None:
     time.sleep(0.2)
     gateway.do(gateway.services.pools.close)
     assert peer.answer().code == "shutting_down"
-
-
-def test_a_slot_is_held_to_the_end_of_the_body(gateway: Any) -> None:
-    (peer,) = slow_readers(gateway, 1)
-    pool = gateway.services.pools.large_responses
-    time.sleep(0.2)
-    assert pool.used == 1
-    left = 30_000_000 - len(peer.buffer)
-    while left > 0:
-        left -= len(peer.socket.recv(1 << 20))
-    assert gateway.eventually(lambda: pool.used == 0)
 
 
 def test_a_large_answer_has_its_exact_length(gateway: Any) -> None:
@@ -308,25 +217,3 @@ def test_a_cancel_answers_with_the_job(gateway: Any) -> None:
     job_id = gateway.engine.add("a", JobStatus.RUNNING)
     answer = gateway.call("DELETE", f"/v1/jobs/{job_id}").json
     assert (answer["cancellation_requested"], answer["already_terminal"]) == (True, False)
-
-
-def test_no_store_transaction_is_open_while_a_reader_is_slow(real: Any) -> None:
-    spec = {"language": "python", "code": "print('\\x01' * 1_000_000, end='')"}
-    job_id = real.submit(spec).json["job_id"]
-    assert real.call("GET", f"/v1/jobs/{job_id}/result?wait_seconds=60").status == 200
-    peer = real.connect(receive_buffer=4096)
-    peer.request("GET", f"/v1/jobs/{job_id}/result")
-    peer.head()
-    time.sleep(0.2)
-    assert real.services.pools.large_responses.used == 1
-    assert real.submit({"language": "bash", "code": "true"}).status == 201
-    db = apsw.Connection(str(real.database))
-    try:
-        # A checkpoint that truncates waits for every reader of the log: here it must not have to.
-        ended = real.eventually(
-            lambda: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
-        )
-        assert ended, "a reader holds the log"
-    finally:
-        db.close()
-    assert real.services.pools.large_responses.used == 1

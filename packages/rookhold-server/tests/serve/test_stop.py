@@ -73,7 +73,7 @@ def test_more_signals_up_to_the_end_change_nothing(server: Server, number: signa
     assert "Traceback" not in running.log
 
 
-def test_a_wait_ends_with_503_within_half_a_second_of_the_signal(server: Server) -> None:
+def test_r6_a_wait_ends_with_503_within_half_a_second_of_the_signal(server: Server) -> None:
     running = server().start()
     job = running.call("POST", "/v1/jobs", SLEEP)[1]
     answers: list[tuple[float, int, str]] = []
