@@ -49,6 +49,10 @@ class Book:
         text = "SELECT count(*) FROM events WHERE job_id = ?"
         return int(self.db.execute(text, (job_id,)).get)
 
+    def kinds(self, job_id: str) -> list[str]:
+        text = "SELECT kind FROM events WHERE job_id = ? ORDER BY seq"
+        return [row[0] for row in self.db.execute(text, (job_id,))]
+
     def unsigned(self) -> list[str]:
         """Return the jobs that are over and still wait for their signature."""
         text = "SELECT job_id FROM attestation_outbox WHERE failed_at_ms IS NULL"
