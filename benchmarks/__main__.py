@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks import (
     accepting,
     evidence,
+    fanout,
     goals,
     launching,
     limiting,
@@ -45,6 +46,7 @@ PARTS = (
     "scale",
     "sweep",
     "evidence",
+    "fanout",
     "memory",
 )
 
@@ -64,6 +66,7 @@ def run(part: str, book: Book, sizes: Sizes, place: Path) -> None:
         "lives": throughput,
         "scale": scaling,
         "sweep": sweeping,
+        "fanout": fanout,
         "memory": memory,
     }[part]
     here = place / part

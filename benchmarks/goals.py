@@ -114,6 +114,13 @@ GOALS = (
         bound=10.0,
         unit=" ms",
     ),
+    Goal(
+        name="WebSocket fan-out to 10 readers: messages/s / bare hypercorn",
+        figure="fanout.rookhold.messages_per_second",
+        base="fanout.hypercorn.messages_per_second",
+        bound=0.5,
+        at_least=True,
+    ),
     Goal(name="durable accept at rest: p50", figure="accept.idle.p50_ms", bound=4.0, unit=" ms"),
     Goal(
         name="memory at rest, every process, PSS",

@@ -94,10 +94,23 @@ def gateway(home: Path, *, signing: bool = True, **settings: str) -> Iterator[Se
 @contextmanager
 def baseline() -> Iterator[Served]:
     """The baseline server; it needs bubblewrap."""
+    with _bare("benchmarks.baseline.app") as served:
+        yield served
+
+
+@contextmanager
+def broadcast() -> Iterator[Served]:
+    """Bare hypercorn with an application that sends every WebSocket the same."""
+    with _bare("benchmarks.baseline.broadcast") as served:
+        yield served
+
+
+@contextmanager
+def _bare(module: str) -> Iterator[Served]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.baseline.app", str(listener.fileno())],
+            [sys.executable, "-m", module, str(listener.fileno())],
             env=ENVIRONMENT,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,

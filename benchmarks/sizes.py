@@ -25,6 +25,8 @@ class Sizes:
     scale_jobs: int  # retained, beside a thousand
     scale_turns: int
     swept_heavy: int  # old jobs of megabytes
+    fanout_messages: int  # to each of ten readers
+    fanout_rounds: int
     settle_seconds: float  # before memory is read
 
 
@@ -42,6 +44,8 @@ FULL = Sizes(
     scale_jobs=50_000,
     scale_turns=200,
     swept_heavy=100,
+    fanout_messages=9_000,
+    fanout_rounds=5,
     settle_seconds=2.0,
 )
 QUICK = Sizes(
@@ -58,6 +62,8 @@ QUICK = Sizes(
     scale_jobs=1_200,
     scale_turns=1,
     swept_heavy=2,
+    fanout_messages=200,
+    fanout_rounds=1,
     settle_seconds=0.0,
 )
 CONCURRENCIES = (1, 2, 4, 8)
