@@ -160,7 +160,7 @@ time.sleep(0.3)
         ),
     ],
 )
-def test_the_wall_limit_acts_on_a_job_that(target: Target, code: str, language: str) -> None:
+def test_x8_the_wall_limit_acts_on_a_job_that(target: Target, code: str, language: str) -> None:
     result = target.run(language, code, limits=target.limits(wall_seconds=1))
     assert result.report.status is JobStatus.TIMED_OUT
     assert result.report.killed_by == "wall-clock"
@@ -185,7 +185,7 @@ def test_the_wall_limit_acts_on_a_job_that(target: Target, code: str, language: 
         ),
     ],
 )
-def test_a_cancel_acts_on_a_job_that(target: Target, code: str, language: str) -> None:
+def test_x8_a_cancel_acts_on_a_job_that(target: Target, code: str, language: str) -> None:
     result = target.cancel(language, code, b"up")
     assert result.report.status is JobStatus.CANCELLED
     assert result.report.killed_by == "cancelled"
@@ -193,7 +193,7 @@ def test_a_cancel_acts_on_a_job_that(target: Target, code: str, language: str) -
     assert target.before.left_between_jobs() == []
 
 
-def test_killing_everybody_ends_only_the_job(target: Target) -> None:
+def test_x8_killing_everybody_ends_only_the_job(target: Target) -> None:
     asleep = marker()
     report = target.run("bash", f"bash -c 'kill -9 -1' & sleep {asleep}; exit 5").report
     # Under gVisor the job is the first process of its system, whom that spares.

@@ -51,7 +51,7 @@ def limit_is_told(sandbox: Site, ran: Ran) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_it_stops_inside_and_the_neighbours_do_not_notice(sandbox: Site, name: str) -> None:
+def test_x8_it_stops_inside_and_the_neighbours_do_not_notice(sandbox: Site, name: str) -> None:
     with neighbour(sandbox) as other:
         chain = submit(sandbox, name, wall_seconds=6)
         assert at_its_limit(sandbox, chain)
@@ -71,7 +71,7 @@ def test_it_stops_inside_and_the_neighbours_do_not_notice(sandbox: Site, name: s
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_cancel_ends_all_of_it(sandbox: Site, name: str) -> None:
+def test_x8_a_cancel_ends_all_of_it(sandbox: Site, name: str) -> None:
     chain = submit(sandbox, name, wall_seconds=60)
     assert at_its_limit(sandbox, chain)
     began = time.monotonic()

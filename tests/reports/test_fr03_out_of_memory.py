@@ -23,7 +23,7 @@ HOGS = {
 @pytest.mark.parametrize(
     "language", ["python", pytest.param("node", marks=pytest.mark.node), "bash"]
 )
-def test_running_out_of_memory_is_told_as_what_it_is(sandbox: Site, language: str) -> None:
+def test_x8_running_out_of_memory_is_told_as_what_it_is(sandbox: Site, language: str) -> None:
     limits = sandbox.limits(mem_mb=MEMORY_MB, wall_seconds=250, cpu_seconds=200)
     ran = sandbox.run(language, HOGS[language], limits=limits)
     assert "cgroup-memory" in ran.controls

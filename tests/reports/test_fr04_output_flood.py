@@ -41,7 +41,7 @@ def needs_node(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [needs_node(name) for name in ENDLESS])
-def test_an_endless_flood_is_cut_counted_and_ended_by_the_wall_limit(
+def test_x8_an_endless_flood_is_cut_counted_and_ended_by_the_wall_limit(
     sandbox: Site, name: str
 ) -> None:
     language, code = ENDLESS[name]

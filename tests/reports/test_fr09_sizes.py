@@ -100,7 +100,7 @@ def test_preallocated_blocks_end_at_the_limit_of_one_file(sandbox: Site) -> None
     too_large(ran)
 
 
-def test_all_places_that_can_be_written_share_one_limit(sandbox: Site) -> None:
+def test_x9_all_places_that_can_be_written_share_one_limit(sandbox: Site) -> None:
     before = available_mb()
     ran = run(sandbox, FILL)
     assert available_mb() > before - 1024, "the host has lost memory"
@@ -118,7 +118,7 @@ def test_all_places_that_can_be_written_share_one_limit(sandbox: Site) -> None:
 
 
 @pytest.mark.parametrize("sandbox", MANY_FILES, indirect=True)
-def test_the_number_of_files_has_a_limit_too(sandbox: Site) -> None:
+def test_x9_the_number_of_files_has_a_limit_too(sandbox: Site) -> None:
     """Each file takes gVisor some milliseconds, so there it is a matter of a soak."""
     ran = run(sandbox, MANY, wall_seconds=290)
     assert "workspace-quota" in ran.controls
