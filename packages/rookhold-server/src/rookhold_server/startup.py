@@ -175,6 +175,7 @@ def _assemble(
         authenticator=identity.authenticator,
         limiter=RateLimiter(settings.rate_per_minute, time.time),
         tickets=TicketBook(now_ms, time.monotonic),
+        withdrawals=identity.withdrawals,
         recorder=SILENT if recorder is None else recorder,
         metrics=_metrics(settings, recorder, engine, pools, readiness),
         production=settings.production,

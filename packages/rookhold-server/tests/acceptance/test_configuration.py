@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -21,7 +22,7 @@ from rookhold_server.identity.opening import open_identity
 from rookhold_types.isolation import IsolationClass
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 SECONDS = 60
 VALUE = "a-value-that-nobody-may-see"
@@ -199,3 +200,59 @@ def test_c4_without_settings_workers_are_the_cpus_and_the_rate_is_1200(tmp_path:
     assert settings.rate_per_minute == 1200
     with Gateway(tmp_path / "home", sandbox="off") as gateway, gateway.client() as client:
         assert client.status().scheduler["workers"] == workers
+
+
+def world_readable(root: Path) -> Path:
+    root.mkdir(mode=0o755)
+    return root
+
+
+def behind_a_link(root: Path) -> Path:
+    (root / "real").mkdir(parents=True, mode=0o700)
+    (root / "link").symlink_to("real")
+    return root / "link" / "jobs"
+
+
+def shared_by_all(root: Path) -> Path:
+    del root
+    return Path("/var/lib")
+
+
+def as_it_is(path: Path) -> list[object]:
+    """What a server could have changed of it, or of the nearest thing above that is there."""
+    found: list[object] = []
+    for each in (path, *path.parents):
+        if each.exists() or each.is_symlink():
+            status = each.lstat()
+            found.append((each, status.st_mode, status.st_uid, status.st_mtime_ns))
+            break
+    return found
+
+
+@pytest.mark.parametrize("make", [world_readable, behind_a_link, shared_by_all])
+def test_c9_an_unsafe_jobs_root_is_refused_and_left_as_it_was(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    jobs = make(tmp_path / "place")
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    before = as_it_is(jobs)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "rookhold_server"],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "ROOKHOLD_SANDBOX": "off",
+            "ROOKHOLD_ADDR": "127.0.0.1:0",
+            "ROOKHOLD_JOBS_ROOT": str(jobs),
+        },
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 1
+    [line] = [line for line in done.stderr.splitlines() if "refused to start" in line]
+    assert "code=unsafe_jobs_root" in line
+    assert str(jobs) not in done.stderr
+    assert as_it_is(jobs) == before

@@ -91,7 +91,7 @@ def test_validation_alone_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [0o755, 0o750, 0o600, 0o1700])
-def test_another_mode_than_0700_is_refused_and_left_alone(tmp_path: Path, found: int) -> None:
+def test_c9_another_mode_than_0700_is_refused_and_left_alone(tmp_path: Path, found: int) -> None:
     root = tmp_path / "jobs"
     root.mkdir()
     root.chmod(found)
@@ -101,7 +101,7 @@ def test_another_mode_than_0700_is_refused_and_left_alone(tmp_path: Path, found:
 
 
 @pytest.mark.parametrize("where", ["jobs", "above/jobs"])
-def test_a_symlink_anywhere_on_the_way_is_refused(tmp_path: Path, where: str) -> None:
+def test_c9_a_symlink_anywhere_on_the_way_is_refused(tmp_path: Path, where: str) -> None:
     real = tmp_path / "real"
     real.mkdir(mode=0o700)
     (real / "jobs").mkdir(mode=0o700)

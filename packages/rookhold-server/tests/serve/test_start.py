@@ -141,14 +141,6 @@ def test_an_unsafe_state_directory_refuses(server: Server) -> None:
     assert list(state.iterdir()) == []
 
 
-def test_an_unsafe_jobs_root_refuses(server: Server, tmp_path: Path) -> None:
-    root = tmp_path / "jobs"
-    root.mkdir(mode=0o755)
-    refused = server(JOBS_ROOT=str(root))
-    assert refused.run() == 1
-    assert "code=unsafe_jobs_root" in refused.log
-
-
 def test_a_second_server_on_the_database_is_refused(server: Server) -> None:
     running = server().start()
     second = server()

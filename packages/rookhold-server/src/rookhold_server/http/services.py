@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rookhold_server.identity.withdrawals import Withdrawals
 from rookhold_server.metrics.recorder import SILENT
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Services:
     authenticator: Authenticator
     limiter: RateLimiter
     tickets: TicketBook
+    withdrawals: Withdrawals = field(default_factory=Withdrawals.never)
     recorder: Recorder = SILENT
     metrics: Metrics | None = None  # None while no token is configured
     production: bool

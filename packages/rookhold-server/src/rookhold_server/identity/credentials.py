@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+from bisect import bisect_right
+from hashlib import sha256
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -115,7 +117,7 @@ def broken_rule(entry: Credential) -> str | None:
 class CredentialSet:
     """What one state of the file says; another state is another set."""
 
-    __slots__ = ("_by_id", "_pepper")
+    __slots__ = ("_by_id", "_pepper", "_revocations")
 
     def __init__(self, entries: tuple[Credential, ...], pepper: Pepper) -> None:
         self._pepper = pepper
@@ -123,6 +125,9 @@ class CredentialSet:
             entry.key_id: (bytes.fromhex(entry.digest_hmac_sha256), entry, _principal(entry))
             for entry in entries
         }
+        self._revocations = sorted(
+            entry.revoked_at_ms for entry in entries if entry.revoked_at_ms is not None
+        )
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -137,6 +142,25 @@ class CredentialSet:
             return None
         return known[2]
 
+    def stands(self, principal: Principal, scope: Scope, now_ms: int) -> bool:
+        """Whether nobody has taken `scope` back from a principal that was found in some set.
+
+        An expiry takes nothing back. Who came with another kind of credential stands.
+        """
+        if principal.credential_id is None:
+            return True
+        known = self._by_id.get(principal.credential_id)
+        if known is None or scope not in known[1].scopes:
+            return False
+        _, entry, current = known
+        if (current.tenant, current.verifier) != (principal.tenant, principal.verifier):
+            return False
+        return entry.revoked_at_ms is None or now_ms < entry.revoked_at_ms
+
+    def revokes_between(self, after_ms: int, until_ms: int) -> bool:
+        """Whether a revocation takes effect later than the one and not later than the other."""
+        return bisect_right(self._revocations, after_ms) < bisect_right(self._revocations, until_ms)
+
 
 def _principal(entry: Credential) -> Principal:
     return Principal(
@@ -146,4 +170,5 @@ def _principal(entry: Credential) -> Principal:
         auth_method="api_key",
         scopes=frozenset(entry.scopes),
         expires_at_ms=entry.ends_at_ms,
+        verifier=sha256(entry.digest_hmac_sha256.lower().encode()).hexdigest()[:16],
     )

@@ -28,6 +28,7 @@ from rookhold_server.identity.secret_files import (
     stamp_of,
 )
 from rookhold_server.identity.structured import parts
+from rookhold_server.identity.withdrawals import Withdrawals
 from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rookhold_server.identity.principal import Principal
+    from rookhold_server.identity.scopes import Scope
     from rookhold_server.identity.structured import Pepper
 
 _log = logging.getLogger(__name__)
@@ -63,9 +65,11 @@ class LiveCredentials:
         self._look_seconds = look_seconds
         self._errands = Errands("credentials", 1)
         self._asked = anyio.Event()
+        self.withdrawals = Withdrawals(self._stands)
         self._pepper = _read_pepper(pepper_file, strict=strict)
         try:
             self._set, self._seen = self._read()
+            self._told, self._told_ms = self._set, clock()
         except UnsafeSecretFileError as exc:
             raise UnsafeSettingError(FILE, str(exc)) from None
         except (SecretFileError, CredentialsFileError) as exc:
@@ -94,6 +98,17 @@ class LiveCredentials:
             look = partial(self._look, asked=self._asked.is_set())
             self._asked = anyio.Event()
             await self._errands.run(look)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Have it asked again who stands, where somebody may have ceased to."""
+        now_ms = self._clock()
+        if self._set is not self._told or self._set.revokes_between(self._told_ms, now_ms):
+            self.withdrawals.look_again()
+        self._told, self._told_ms = self._set, now_ms
+
+    def _stands(self, principal: Principal, scope: Scope) -> bool:
+        return self._set.stands(principal, scope, self._clock())
 
     def _look(self, *, asked: bool) -> None:
         """Take a new state of the file, or keep the old set and say why."""

@@ -11,6 +11,7 @@ import anyio
 from rookhold_server.identity.authentication import AccessTokens, Authenticator, Lookup
 from rookhold_server.identity.live_credentials import LiveCredentials
 from rookhold_server.identity.scopes import ALL_SCOPES, in_order
+from rookhold_server.identity.withdrawals import Withdrawals
 from rookhold_types.clock import now_ms
 from rookhold_types.service import ProtectedResourceView
 
@@ -26,6 +27,7 @@ class Identity:
     authenticator: Authenticator
     credentials: LiveCredentials | None
     protected_resource: ProtectedResourceView | None  # None without an OpenID provider
+    withdrawals: Withdrawals
 
     def reload(self) -> None:
         """Read again what can be read again."""
@@ -64,6 +66,7 @@ async def open_identity(settings: Settings) -> Identity:
         authenticator=Authenticator(lookups, access_tokens),
         credentials=credentials,
         protected_resource=None if settings.oidc is None else _protected_resource(settings.oidc),
+        withdrawals=Withdrawals.never() if credentials is None else credentials.withdrawals,
     )
 
 

@@ -16,3 +16,4 @@ class Principal(Struct, frozen=True, kw_only=True):
     auth_method: str
     scopes: frozenset[Scope]
     expires_at_ms: int | None
+    verifier: str | None = None  # which one proved it; with another it is another credential

@@ -10,6 +10,7 @@ from rookhold_server.http.stream.opening import check_opening
 from rookhold_server.http.stream.sse import serve_events
 from rookhold_server.http.stream.watch import Watch
 from rookhold_server.http.stream.websocket import Socket
+from rookhold_server.identity.scopes import Scope
 from rookhold_server.refusal import Refusal
 from rookhold_types.views import StreamTicket
 from rookhold_types.wire import encode
@@ -35,15 +36,22 @@ async def websocket(call: Call, services: Services) -> None:
     after = await check_opening(call, services, resumable=False)
     async with services.pools.streams.hold(call.principal.tenant):
         tunnel = await call.switch(agreed)
-        watch = Watch(services.engine.shutdown_event)
+        watch = _watch(call, services)
         await Socket(tunnel, watch).serve(_feed(call, services, after))
 
 
 async def events(call: Call, services: Services) -> None:
     after = await check_opening(call, services, resumable=True)
     async with services.pools.streams.hold(call.principal.tenant):
-        watch = Watch(services.engine.shutdown_event)
+        watch = _watch(call, services)
         await serve_events(call, _feed(call, services, after), watch)
+
+
+def _watch(call: Call, services: Services) -> Watch:
+    async def withdrawal() -> None:
+        await services.withdrawals.of(call.principal, Scope.JOBS_READ)
+
+    return Watch(services.engine.shutdown_event, withdrawal)
 
 
 def _feed(call: Call, services: Services, after: int) -> Feed:

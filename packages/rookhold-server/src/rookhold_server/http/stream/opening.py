@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rookhold_server.http.query import Query
+from rookhold_server.identity.scopes import Scope
 from rookhold_server.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ async def _principal(call: Call, services: Services, *, keys: bool) -> Principal
     if ticket is not None:
         job_id = call.path_parameter("job_id")
         principal = services.tickets.spend(ticket, job_id)
-        if principal is None or services.engine.shutting_down:
+        if (
+            principal is None
+            or services.engine.shutting_down
+            or not services.withdrawals.stands(principal, Scope.JOBS_READ)
+        ):
             raise Refusal("invalid_stream_ticket")
         return principal
     key = query.text("key", refusal="invalid_api_key") if keys else None

@@ -1,4 +1,4 @@
-"""What ends a stream besides its last event: the peer leaves, is stuck, or the server stops."""
+"""What ends a stream besides its last event: its peer, the server's stop, a revocation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ Piece = Iterable[bytes]  # frames as they go out, in parts
 class Watch:
     """`gone`: nothing more can be told to the peer. Otherwise the stream came to an orderly end."""
 
-    def __init__(self, shutdown: anyio.Event, *, send_seconds: float = SEND_SECONDS) -> None:
+    def __init__(
+        self,
+        shutdown: anyio.Event,
+        withdrawal: Callable[[], Awaitable[None]],
+        *,
+        send_seconds: float = SEND_SECONDS,
+    ) -> None:
+        """`withdrawal` returns when whoever opened the stream may not read it any more."""
         self._shutdown = shutdown
+        self._withdrawal = withdrawal
         self._send_seconds = send_seconds
         self.gone = False
         self.stuck = False  # gone because it took too long over one send
+        self.withdrawn = False  # ended because its peer may not read it any more
 
     async def timed(self, sending: Awaitable[None]) -> None:
         """Await one send; ClientGoneError when the peer has left, or takes too long over it."""
@@ -40,7 +49,7 @@ class Watch:
             raise
 
     async def run(self, *parts: Callable[[], Awaitable[None]]) -> None:
-        """Run all until one has returned, the peer is gone or shutdown begins."""
+        """Run all until one has returned, the peer is gone, or nothing more may be told."""
         async with anyio.create_task_group() as tasks:
 
             async def ends(part: Callable[[], Awaitable[object]]) -> None:
@@ -50,7 +59,11 @@ class Watch:
                     self.gone = True
                 tasks.cancel_scope.cancel()
 
-            for part in (*parts, self._shutdown.wait):
+            async def withdrawn() -> None:
+                await self._withdrawal()
+                self.withdrawn = True
+
+            for part in (*parts, self._shutdown.wait, withdrawn):
                 tasks.start_soon(ends, part)
 
 

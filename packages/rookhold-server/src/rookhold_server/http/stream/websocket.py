@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MAX: Final = 1024
 CLOSE_SECONDS: Final = 0.25
+_REVOKED: Final = "the credential was revoked"
 _TOO_SLOW: Final = "too slow; come again with after=<the last seq that you have>"
 
 
@@ -108,6 +109,8 @@ class Socket:
         if self._torn:
             return
         frame = CloseConnection(code=self._code)  # type: ignore[arg-type]  # None: without a code
+        if self._watch.withdrawn:
+            frame = CloseConnection(code=CloseReason.POLICY_VIOLATION, reason=_REVOKED)
         if self._watch.stuck:
             frame = CloseConnection(code=CloseReason.TRY_AGAIN_LATER, reason=_TOO_SLOW)
         with (
