@@ -7,6 +7,7 @@ from rookhold_attestation import (
     PrivateKey,
     build_statement,
     profile,
+    sign_result,
     sign_statement,
     verify_envelope,
 )
@@ -105,3 +106,30 @@ def test_the_published_vector_is_reproduced_byte_for_byte() -> None:
     ]
     verified = verify_envelope(envelope, artifact=artifact, keys=[key.public_key])
     assert (verified.tenant, verified.outcome) == ("tenant-vector", "succeeded")
+
+
+def test_building_and_signing_in_one_gives_the_same_envelope_and_the_same_refusals() -> None:
+    evidence = sample_evidence()
+    predicate = json.loads(evidence.statement)["predicate"]
+    parts = {
+        "execution_id": predicate["executionId"],
+        "tenant": predicate["tenant"],
+        "subject_name": predicate["result"]["name"],
+        "media_type": predicate["result"]["mediaType"],
+        "artifact": evidence.artifact,
+        "receipt_json": json.dumps(predicate["receipt"]).encode(),
+    }
+    keys = [sample_key()]
+    assert sign_result(**parts, keys=keys) == sign_statement(build_statement(**parts), keys)
+    for changes, code in [
+        ({"execution_id": "another"}, "invalid_profile_field"),
+        ({"media_type": "none"}, "invalid_profile_field"),
+        ({"receipt_json": b"{}"}, "invalid_profile_field"),
+        ({"receipt_json": b'{"version": 1.5}'}, "number_out_of_range"),
+        ({"receipt_json": b"[1, 2"}, "invalid_json"),
+    ]:
+        with pytest.raises(AttestationError) as built:
+            build_statement(**parts | changes)
+        with pytest.raises(AttestationError) as signed:
+            sign_result(**parts | changes, keys=keys)
+        assert signed.value.code == built.value.code == code

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .binding import binds
     from .errors import AttestationError
     from .keys import PrivateKey, PublicKey
-    from .sign import sign_statement
+    from .sign import sign_result, sign_statement
     from .statement import Statement, build_statement
     from .verify import Policy, Verified, verify_envelope
     from .waivers import waiver_code
@@ -26,6 +26,7 @@ _HOMES = {
     "binds": "binding",
     "build_result_artifact": "artifact",
     "build_statement": "statement",
+    "sign_result": "sign",
     "sign_statement": "sign",
     "verify_envelope": "verify",
     "waiver_code": "waivers",
@@ -42,6 +43,7 @@ __all__ = [
     "binds",
     "build_result_artifact",
     "build_statement",
+    "sign_result",
     "sign_statement",
     "verify_envelope",
     "waiver_code",

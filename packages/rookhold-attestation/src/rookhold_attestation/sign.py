@@ -12,7 +12,7 @@ from .errors import (
 )
 from .keys import PrivateKey
 from .pae import pae
-from .statement import check_signable
+from .statement import check_signable, compose
 
 
 def sign_statement(statement: bytes, keys: Sequence[PrivateKey]) -> bytes:
@@ -34,3 +34,28 @@ def sign_statement(statement: bytes, keys: Sequence[PrivateKey]) -> bytes:
     message = pae(profile.PAYLOAD_TYPE, statement)
     signed = [(key_id, key.sign(message)) for key_id, key in by_id.items()]
     return write_envelope(profile.PAYLOAD_TYPE, statement, signed)
+
+
+def sign_result(
+    *,
+    execution_id: str,
+    tenant: str,
+    subject_name: str,
+    media_type: str,
+    artifact: bytes,
+    receipt_json: bytes,
+    keys: Sequence[PrivateKey],
+) -> bytes:
+    """Return the envelope of `sign_statement(build_statement(...), keys)`.
+
+    What those refuse is refused; what is built is checked once, where it is signed.
+    """
+    statement = compose(
+        execution_id=execution_id,
+        tenant=tenant,
+        subject_name=subject_name,
+        media_type=media_type,
+        artifact=artifact,
+        receipt_json=receipt_json,
+    )
+    return sign_statement(statement, keys)

@@ -154,6 +154,28 @@ def build_statement(
     Only the receipt's member order changes. The result has passed every check that a verifier
     makes on a statement; number_out_of_range and statement_too_large are possible besides.
     """
+    statement = compose(
+        execution_id=execution_id,
+        tenant=tenant,
+        subject_name=subject_name,
+        media_type=media_type,
+        artifact=artifact,
+        receipt_json=receipt_json,
+    )
+    check_signable(statement)
+    return statement
+
+
+def compose(
+    *,
+    execution_id: str,
+    tenant: str,
+    subject_name: str,
+    media_type: str,
+    artifact: bytes,
+    receipt_json: bytes,
+) -> bytes:
+    """Return what `build_statement` does, before the checks of the whole that signing makes."""
     if len(receipt_json) > profile.STATEMENT_BYTES_MAX:
         raise StatementTooLargeError(max_bytes=profile.STATEMENT_BYTES_MAX)
     receipt = parse(receipt_json, profile.RECEIPT_DOCUMENT)
@@ -172,11 +194,9 @@ def build_statement(
         f'"receipt":{canonical(receipt).decode()}}}}}'
     )
     try:
-        statement = text.encode()
+        return text.encode()
     except UnicodeEncodeError:
         raise JsonEncodingError(document=profile.STATEMENT_DOCUMENT) from None
-    check_signable(statement)
-    return statement
 
 
 def check_size(statement: bytes) -> None:

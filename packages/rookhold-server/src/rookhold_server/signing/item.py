@@ -11,9 +11,8 @@ from rookhold_attestation import (
     Policy,
     PrivateKey,
     build_result_artifact,
-    build_statement,
     profile,
-    sign_statement,
+    sign_result,
     verify_envelope,
 )
 from rookhold_server.jobs.history import history
@@ -44,15 +43,15 @@ def sign_job(reads: JobReads, tenant: str, job_id: str, key: PrivateKey) -> Sign
         return None
     artifact = _artifact(reads, row, row.receipt_json)
     subject = profile.result_subject_name(job_id)
-    statement = build_statement(
+    envelope = sign_result(
         execution_id=job_id,
         tenant=tenant,
         subject_name=subject,
         media_type=profile.RESULT_MEDIA_TYPE,
         artifact=artifact,
         receipt_json=row.receipt_json.encode(),
+        keys=[key],
     )
-    envelope = sign_statement(statement, [key])
     verify_envelope(
         envelope,
         artifact=artifact,
