@@ -5,7 +5,7 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := .venv/bin
 PACKAGES := $(wildcard packages/*/src)
 
-.PHONY: help quickstart setup lock fmt lint types layers test e2e check soak bench wheels release clean
+.PHONY: help quickstart setup lock fmt lint types layers test e2e check audit soak bench wheels release clean
 
 help:  ## list every target
 	@sed -n 's/^\([a-z0-9]*\):.*## /  \1: /p' Makefile
@@ -42,6 +42,9 @@ e2e:  ## only the tests that run the whole product
 check:  ## lint, types, layers and every test; what CI runs
 	@$(PYTHON) tools/setup.py --for check
 	@$(MAKE) --no-print-directory lint types layers test
+
+audit:  ## known vulnerabilities in what the lock names; asks PyPI, and fails if that has no answer
+	@$(BIN)/uv tool run pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock
 
 soak:  ## the same tests with big counts; takes long
 	@$(PYTHON) tools/setup.py --for check
