@@ -42,12 +42,12 @@ class Crowd:
     ) -> None:
         self.gateway = Gateway(home, sandbox=sandbox, **SETTINGS, **(settings or {}), **more)
         self.tenants = tenants
-        keys = [f"{tenant}:{self._key(tenant)}" for tenant in tenants]
+        keys = [f"{tenant}:{self.key(tenant)}" for tenant in tenants]
         self.gateway.settings["ROOKHOLD_API_KEYS"] = ",".join(keys)
         self._clients: dict[str, Rookhold] = {}
         self._open = ExitStack()
 
-    def _key(self, tenant: str) -> str:
+    def key(self, tenant: str) -> str:
         return f"{self.gateway.api_key}-{tenant}"
 
     def start(self) -> Crowd:
@@ -55,20 +55,21 @@ class Crowd:
         return self
 
     def stop(self) -> int:
-        self._forget()
+        self.disconnect()
         return self.gateway.stop()
 
     def kill(self) -> None:
-        self._forget()
+        self.disconnect()
         self.gateway.kill()
 
-    def _forget(self) -> None:
+    def disconnect(self) -> None:
+        """Close every client; the next that is asked for is a new one."""
         self._open.close()
         self._clients.clear()
 
     def client(self, tenant: str) -> Rookhold:
         if tenant not in self._clients:
-            client = Rookhold(f"http://{self.gateway.address}", self._key(tenant), timeout=120)
+            client = Rookhold(f"http://{self.gateway.address}", self.key(tenant), timeout=120)
             self._clients[tenant] = self._open.enter_context(client)
         return self._clients[tenant]
 
@@ -153,5 +154,5 @@ class Crowd:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._forget()
+        self.disconnect()
         self.gateway.__exit__(kind, error, trace)

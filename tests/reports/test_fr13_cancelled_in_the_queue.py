@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
 from gateway import eventually
 
 if TYPE_CHECKING:
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from reports.site import Site
 
 WORKERS = 2
+RACES, SOAK_RACES = 24, 400
+IN_THE_QUEUE = 40  # at once; a tenant may have 64
 
 
 def test_a_job_cancelled_in_the_queue_never_runs(sandbox: Site, tmp_path: Path) -> None:
@@ -49,3 +54,40 @@ def test_a_job_cancelled_in_the_queue_never_runs(sandbox: Site, tmp_path: Path) 
     result = sandbox.client.result(waiting)
     assert (result.stdout_bytes, result.artifacts) == (b"", ())
     assert not marker.exists()
+
+
+def run_races(site: Site, count: int) -> None:
+    """Cancel jobs while workers take them: whoever was told `cancelled` was never started."""
+    dice = random.Random(13)
+    never_started = 0
+    with ThreadPoolExecutor(4) as threads:
+        for begin in range(0, count, IN_THE_QUEUE):
+            jobs = [
+                site.submit("bash", "echo ran > output/marker", outputs=["output/marker"])
+                for _ in range(min(IN_THE_QUEUE, count - begin))
+            ]
+            answers = threads.map(site.client.cancel, dice.sample(jobs, len(jobs)))
+            told = {answer.job.job_id: answer for answer in answers}
+            for job_id in jobs:
+                ended = site.finish(job_id)
+                kinds = [event.kind for event in site.events(job_id)]
+                answer = told[job_id]
+                in_the_queue = answer.job.status == "cancelled" and not answer.already_terminal
+                never_started += in_the_queue
+                if in_the_queue:
+                    assert kinds == ["accepted", "finished"]
+                    assert ended.ended == ("cancelled", "cancelled_before_start")
+                    assert ended.result.artifacts == ()
+                else:
+                    assert ended.result.status in ("succeeded", "cancelled")
+                    assert kinds.count("finished") == 1
+    assert never_started > count // 10, "hardly any was cancelled in the queue"
+
+
+def test_cancels_that_race_with_the_workers_tell_the_truth(sandbox: Site) -> None:
+    run_races(sandbox, RACES)
+
+
+@pytest.mark.soak
+def test_hundreds_of_cancels_that_race_with_the_workers_tell_the_truth(sandbox: Site) -> None:
+    run_races(sandbox, SOAK_RACES)

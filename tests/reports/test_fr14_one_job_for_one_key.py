@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 pytestmark = list(NAMESPACES_DEV.marks)
 AT_ONCE, VERY_MANY = 20, 100
-CRASHES, SOAK_CRASHES = 4, 40
+CRASHES, SOAK_CRASHES = 2, 40
+SOAK_KEYS = 150
 CODE = "echo ran"
 Answers = list["SubmittedJob | RookholdError"]
 
@@ -204,6 +205,41 @@ def test_the_same_key_of_another_tenant_is_another_job(gateway: Gateway) -> None
         assert other.wait(second.job_id, 60).stdout == "ran\n"
     assert all_jobs(gateway) == [first.job_id]
     assert all_jobs(gateway, tenant="other") == [second.job_id]
+
+
+@pytest.mark.soak
+def test_many_keys_under_load_make_one_job_each(gateway: Gateway) -> None:
+    """Every worker is busy and the queue is used by somebody else, who is refused now and then."""
+    ended = threading.Event()
+
+    def noise() -> None:
+        with gateway.client(tenant="other") as client:
+            while not ended.is_set():
+                try:
+                    client.submit("bash", "sleep 0.05")
+                except ApiError as error:
+                    if error.code != "tenant_queue_saturated":
+                        raise
+                    time.sleep(0.05)
+
+    dice = random.Random(15)
+    with ThreadPoolExecutor(2) as threads:
+        noisy = [threads.submit(noise) for _ in range(2)]
+        try:
+            for number in range(SOAK_KEYS):
+                requests = [("local", f"key-{number}", CODE)] * AT_ONCE
+                requests += [("other", f"key-{number}", f"echo {dice.random()}")] * 3
+                answers = post_at_once(gateway, requests)[:AT_ONCE]
+                assert {answer.status for answer in answers} == {201}
+                assert len({answer.job_id for answer in answers}) == 1
+                job_id = answers[0].job_id
+                assert job_id is not None
+                ran_once(gateway, job_id)
+        finally:
+            ended.set()
+        for each in noisy:
+            each.result(60)
+    assert len(all_jobs(gateway)) == SOAK_KEYS
 
 
 def crash_under_submissions(gateway: Gateway, key: str, dice: random.Random) -> None:

@@ -6,10 +6,13 @@ part to play.
 
 from __future__ import annotations
 
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from gateway import Gateway
+from gateway import Gateway, eventually
 from isolating import NAMESPACES_DEV
 from reports.site import SETTINGS, WORKERS
 
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 pytestmark = list(NAMESPACES_DEV.marks)
 TENANTS = ("noisy", "quiet", "a", "b", "c", "d", "e", "many")
 KEYS_OF_MANY = 4
-BACKLOG, SOAK_BACKLOG = 40, 300
+BACKLOG, SOAK_BACKLOG = 24, 300
+WHOLE_QUEUE = 1000
+LEVEL_SECONDS, LEVEL_SHARE = 60, 0.1
 JOB = "sleep 0.1"
 LIMITS = {"wall_seconds": 60, "mem_mb": 32}
 
@@ -32,8 +37,9 @@ LIMITS = {"wall_seconds": 60, "mem_mb": 32}
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     settings = {
         **SETTINGS,
-        "ROOKHOLD_TENANT_QUEUE_CAPACITY": "512",
-        "ROOKHOLD_STORAGE_TENANT_MB": "16384",  # 32 of them for each unfinished job
+        "ROOKHOLD_TENANT_QUEUE_CAPACITY": "1024",
+        "ROOKHOLD_STORAGE_TENANT_MB": "65536",  # 32 of them for each unfinished job
+        "ROOKHOLD_STORAGE_GLOBAL_MB": "131072",
     }
     home = tmp_path_factory.mktemp("gateway") / "home"
     gateway = Gateway(home, sandbox=NAMESPACES_DEV.name, **settings)
@@ -110,6 +116,35 @@ def test_three_jobs_do_not_wait_for_a_backlog_of_three_hundred(gateway: Gateway)
     run_backlog(gateway, SOAK_BACKLOG)
 
 
+def run_single(gateway: Gateway, size: int) -> None:
+    """One worker at a time comes free: whose job does it take?"""
+    held = hold(gateway)
+    backlog = submit(gateway, "noisy", size, "sleep 60")
+    (single,) = submit(gateway, "quiet", 1, "true")
+    with client(gateway, "noisy") as noisy, client(gateway, "quiet") as quiet:
+        noisy.cancel(held[0])
+        assert eventually(60, lambda: noisy.job(backlog[0]).status == "running")
+        noisy.cancel(backlog[0])  # it was before the single one; nobody else is
+        assert quiet.wait(single, 60).status == "succeeded"
+        waiting = noisy.jobs(status="queued", page_size=500)
+        left = [job.job_id for job in waiting]
+        assert len(left) >= size - 2
+        for job_id in left:
+            noisy.cancel(job_id)
+        for job_id in (held[1], *backlog[:2]):
+            noisy.cancel(job_id)
+            noisy.wait(job_id, 60)
+
+
+def test_a_backlog_delays_a_single_job_by_one_turn_of_a_slot(gateway: Gateway) -> None:
+    run_single(gateway, BACKLOG // 2)
+
+
+@pytest.mark.soak
+def test_so_does_a_backlog_of_a_thousand(gateway: Gateway) -> None:
+    run_single(gateway, WHOLE_QUEUE)
+
+
 def largest_lead(order: list[tuple[str, Job]]) -> int:
     """Return by how many starts one tenant was ever ahead of another."""
     counts = dict.fromkeys({tenant for tenant, _ in order}, 0)
@@ -125,6 +160,36 @@ def test_five_tenants_of_equal_load_stay_level(gateway: Gateway) -> None:
     jobs = {tenant: submit(gateway, tenant, 6) for tenant in "abcde"}
     release(gateway, held)
     assert largest_lead(finished(gateway, jobs)) <= 2
+
+
+def keep_busy(gateway: Gateway, tenant: str, until: float) -> int:
+    """Have some jobs of a tenant wait all the time; return how many were finished."""
+    done = 0
+    with client(gateway, tenant) as each:
+        waiting = deque(submit(gateway, tenant, 4, "sleep 0.02"))
+        while waiting:
+            done += each.wait(waiting.popleft(), 300).status == "succeeded"
+            if time.monotonic() < until:
+                waiting.extend(submit(gateway, tenant, 1, "sleep 0.02"))
+    return done
+
+
+@pytest.mark.soak
+def test_in_a_minute_of_equal_load_nobody_finishes_a_tenth_more_than_another(
+    gateway: Gateway,
+) -> None:
+    until = time.monotonic() + LEVEL_SECONDS
+    with ThreadPoolExecutor(5) as threads:
+        done = list(threads.map(lambda tenant: keep_busy(gateway, tenant, until), "abcde"))
+    print(f"finished in {LEVEL_SECONDS} s: {done}")
+    assert max(done) - min(done) <= LEVEL_SHARE * max(done)
+
+
+def test_a_tenant_alone_uses_every_slot(gateway: Gateway) -> None:
+    held = hold(gateway)
+    with client(gateway, "noisy") as noisy:
+        assert eventually(60, lambda: noisy.status().scheduler["running"] == WORKERS)
+    release(gateway, held)
 
 
 def test_many_keys_share_the_one_turn_of_their_tenant(gateway: Gateway) -> None:
