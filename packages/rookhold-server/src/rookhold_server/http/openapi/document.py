@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from rookhold_server.http.openapi.examples import EXAMPLES, SUBMISSIONS
+from rookhold_server.http.openapi.headers import failure_headers, success_headers
+from rookhold_server.http.openapi.links import LINKS
 from rookhold_server.http.openapi.meaning import JSON, OPERATIONS, Answer, Operation
+from rookhold_server.http.openapi.rules import apply_rules
 from rookhold_types.codes import ERRORS
 from rookhold_types.events import WireEvent
 from rookhold_types.receipts import Receipt
@@ -28,18 +31,6 @@ _GUARDED: Final = (
 )
 _BEARER: Final = "bearer_auth"
 _TICKET: Final = "stream_ticket"
-_HEADERS: Final[Mapping[str, Any]] = {
-    "location": {"description": "The job's path.", "schema": {"type": "string"}},
-    "idempotency-replayed": {
-        "description": "Whether an earlier request of this key is answered.",
-        "schema": {"enum": ["true", "false"]},
-    },
-    "x-content-sha256": {
-        "description": "The digest of the body.",
-        "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-    },
-    "retry-after": {"description": "Whole seconds.", "schema": {"type": "integer", "minimum": 1}},
-}
 
 
 def build(routes: Mapping[str, Mapping[str, Endpoint]], version: str) -> dict[str, Any]:
@@ -82,6 +73,7 @@ def _types(
             types[operation.request] = None
         types |= {a.body: None for a in operation.answers if isinstance(a.body, type)}
     schemas, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS)
+    apply_rules(components)
     # A receipt is handed on as it is stored; what it holds is known all the same.
     detail = components["JobDetail"]["properties"]
     detail["receipt"] = {
@@ -145,23 +137,31 @@ def _responses(
     endpoint: Endpoint, operation: Operation, refer: Mapping[type, Mapping[str, Any]]
 ) -> dict[str, Any]:
     responses = {
-        str(answer.status): _success(operation, answer, refer) for answer in operation.answers
+        str(answer.status): _success(endpoint, operation, answer, refer)
+        for answer in operation.answers
     }
+    if operation.operation_id in LINKS:
+        first = responses[str(operation.answers[0].status)]
+        first["links"] = LINKS[operation.operation_id]
     guards = () if endpoint.scope is None else _GUARDED
     by_status: dict[int, list[str]] = {}
     for code in (*guards, *operation.codes, "internal_error"):
         by_status.setdefault(ERRORS[code].status, []).append(code)
     for status, codes in sorted(by_status.items()):
-        responses[str(status)] = _failure(codes, refer)
+        responses[str(status)] = _failure(endpoint, status, codes, refer)
     return responses
 
 
 def _success(
-    operation: Operation, answer: Answer, refer: Mapping[type, Mapping[str, Any]]
+    endpoint: Endpoint,
+    operation: Operation,
+    answer: Answer,
+    refer: Mapping[type, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": answer.description}
-    if answer.headers:
-        described["headers"] = {name: _HEADERS[name] for name in answer.headers}
+    described: dict[str, Any] = {
+        "description": answer.description,
+        "headers": success_headers(endpoint, answer),
+    }
     if answer.status == 101:
         return described
     content: dict[str, Any] = {}
@@ -175,8 +175,11 @@ def _success(
     return described
 
 
-def _failure(codes: list[str], refer: Mapping[type, Mapping[str, Any]]) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _failure(
+    endpoint: Endpoint, status: int, codes: list[str], refer: Mapping[type, Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "headers": failure_headers(endpoint, status, codes),
         "description": " ".join(f"`{code}`: {ERRORS[code].message}" for code in codes),
         "content": {
             JSON: {
@@ -197,6 +200,3 @@ def _failure(codes: list[str], refer: Mapping[type, Mapping[str, Any]]) -> dict[
             }
         },
     }
-    if any(ERRORS[code].retryable for code in codes):
-        described["headers"] = {"retry-after": _HEADERS["retry-after"]}
-    return described
