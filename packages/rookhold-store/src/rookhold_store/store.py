@@ -34,6 +34,7 @@ from rookhold_store.quota import Quota
 from rookhold_store.rehearsal import Rehearsal
 from rookhold_store.retention import Pace, PreparedSweep
 from rookhold_store.standing import OpenFiles
+from rookhold_store.tally import JobTally
 from rookhold_store.upkeep import LogState, Upkeep
 from rookhold_store.writer import Work, Writer
 from rookhold_types.clock import Clock, now_ms
@@ -71,12 +72,14 @@ class Store:
         binding: BindingCheck | None,
         clock: Clock,
         quota: Quota,
+        tally: JobTally | None = None,
     ) -> None:
         self.path = path
         self.clock = clock
         self.opening = schema.Opening()
         self.limits: Final = quota.limits
         self._quota = quota
+        self._tally = tally
         standing = OpenFiles(path)
         self.read: Final = ReadPool(path, standing=standing)
         self._commits: list[Callable[[int], object]] = []
@@ -109,12 +112,13 @@ class Store:
         profile: str = PROFILE,
         clock: Clock = now_ms,
         limits: StorageLimits | None = None,
+        tallied: bool = False,
     ) -> Self:
         """Open or make the database at `path`; raises a StoreError that says why not.
 
         Without `binding` no attestation can be stored, without `limits` there is no quota and the
-        disk is not looked at. An older file is upgraded, in one transaction; `opening` then tells
-        what was done. A file that is refused is not changed.
+        disk is not looked at. What is `tallied` answers `job_counts`. An older file is upgraded, in
+        one transaction; `opening` then tells what was done. A file that is refused is not changed.
         """
         secured = files.secure_database(path)
         try:
@@ -130,13 +134,14 @@ class Store:
             quota.prepare(db)
             files.secure_side_files(secured)
             connection.trust_log(db)
+            tally = JobTally(db, secured) if tallied else None
         except connection.ENGINE_ERRORS as exc:
             connection.leave(db)
             raise connection.as_ours(exc) from exc
         except BaseException:
             connection.leave(db)
             raise
-        opened = cls(secured, db, binding=binding, clock=clock, quota=quota)
+        opened = cls(secured, db, binding=binding, clock=clock, quota=quota, tally=tally)
         opened.opening = opening
         return opened
 
@@ -155,6 +160,8 @@ class Store:
             failed.set_exception(connection.translated(exc))
             return failed
         work = self._quota.followed(work)
+        if self._tally is not None:
+            work = self._tally.followed(work)
         return self._writer.submit(work, apart=isinstance(op, Sweep))
 
     def call(self, op: Operation[R]) -> R:
@@ -169,12 +176,23 @@ class Store:
         """Call `listener` after each shared commit with the number of operations in it."""
         self._commits.append(listener)
 
+    def job_counts(self, tenant: str, *, wait_seconds: float = 0) -> Mapping[str, int] | None:
+        """Return how many jobs a tenant has in each status that occurs, at no cost that grows.
+
+        None while those of before the open are being counted. Only of a store that is `tallied`.
+        """
+        if self._tally is None:
+            raise InvalidOperationError("this store was not opened to be tallied")
+        return self._tally.of(tenant, wait_seconds=wait_seconds)
+
     def log_state(self) -> LogState:
         """Tell how long the write-ahead log is, and whether a reader keeps it from its start."""
         return self._upkeep.state()
 
     def _committed(self, operations: int) -> None:
         self._quota.committed()
+        if self._tally is not None:
+            self._tally.committed(operations)
         for listener in self._commits:
             listener(operations)
 
@@ -184,6 +202,8 @@ class Store:
         Only a connection that may write can empty the log and remove it as it leaves.
         """
         self._writer.finish()
+        if self._tally is not None:
+            self._tally.close()
         self.read.close()
         self._writer.close()
 

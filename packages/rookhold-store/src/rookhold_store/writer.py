@@ -183,9 +183,10 @@ class Writer:
             failure = _shared_failure(exc)
             outcomes = [(future, None, alone or failure) for future, _, alone in outcomes]
             outcomes += [(future, None, failure) for _, future, _ in batch[len(outcomes) :]]
+        # First what is kept beside the file: whoever has an answer finds it as of that answer.
+        self._tell(sum(alone is None for _, _, alone in outcomes))
         for future, result, alone in outcomes:
             _answer(future, result, alone)
-        self._tell(sum(alone is None for _, _, alone in outcomes))
 
     def _tell(self, operations: int) -> None:
         try:
