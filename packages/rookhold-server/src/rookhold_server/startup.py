@@ -116,6 +116,7 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
             profile=str(profile.PROFILE_VERSION),
             clock=now_ms,
             limits=limits,
+            tallied=True,
         )
         stack.callback(store.close)
         foretell_refusals(limits, settings.database.parent)

@@ -25,7 +25,7 @@ from rookhold_store import (
 from rookhold_store.operations import Sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
 
     from rookhold_server.jobs.ports import ConsistentReads
@@ -46,6 +46,7 @@ _WORK: Final = MappingProxyType(
         Sweep: StorageWork.RETENTION,
     }
 )
+COUNT_SECONDS = 10  # as long as the jobs of before the start may take to be counted
 READER_THREADS = 8  # each has a connection; more would only wait for the same two cores
 
 
@@ -115,6 +116,16 @@ class Storage:
             if brief:
                 return query(self._store.read)
             return await self._threads.run(lambda: query(self._store.read))
+
+    async def job_counts(self, tenant: str) -> Mapping[str, int]:
+        """How many jobs a tenant has in each status that occurs, without reading any of them."""
+        if (counts := self._store.job_counts(tenant)) is None:  # soon after the start
+            counts = await self._threads.run(
+                lambda: self._store.job_counts(tenant, wait_seconds=COUNT_SECONDS)
+            )
+        if counts is None:
+            raise StorageUnavailableError("the jobs are still being counted")
+        return counts
 
     @contextmanager
     def _timed(self, work: StorageWork | None) -> Iterator[None]:

@@ -62,6 +62,7 @@ ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
     "/v1/jobs/{job_id}/events": {
         "GET": Endpoint(stream.events, Scope.JOBS_READ, identify=from_ticket, has_head=False)
     },
+    "/v1/metrics": {"GET": Endpoint(metrics.tenant, Scope.METRICS_READ)},
     "/v1/status": {"GET": Endpoint(service.status, Scope.SERVICE_READ)},
     "/v1/capabilities": {"GET": Endpoint(service.capabilities, Scope.SERVICE_READ)},
     "/v1/attestation/public-key": {"GET": Endpoint(attestation.public_key, Scope.SERVICE_READ)},

@@ -108,6 +108,10 @@ class Dispatcher:
     def running(self, tenant: str) -> int:
         return self._queue.running(tenant)
 
+    def owned(self, tenant: str) -> int:
+        """How many of the tenant's jobs are here or in a worker's hands."""
+        return self._queue.waiting(tenant) + self._queue.running(tenant)
+
     def _pass(self) -> None:
         while self._seats and (grant := self._queue.take()) is not None:
             self._handed_over[grant.pending.job_id] = time.monotonic()

@@ -39,7 +39,7 @@ from rookhold_types.checks import check_spec
 from rookhold_types.errors import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import anyio
 
@@ -368,6 +368,14 @@ class Engine:
         return TenantStatus(
             queue_depth=self._admission.depth(tenant), running=self._dispatcher.running(tenant)
         )
+
+    def owned(self, tenant: str) -> int:
+        """How many of the tenant's jobs wait here or are in a worker's hands."""
+        return self._dispatcher.owned(tenant)
+
+    async def job_counts(self, tenant: str) -> Mapping[str, int]:
+        """How many jobs the tenant has in each status that occurs; nothing is counted for it."""
+        return await self._storage.job_counts(tenant)
 
     def capabilities(self) -> Capabilities:
         return capabilities(self._settings, self.posture, self._key)

@@ -71,6 +71,10 @@ class FairQueue:
     def running(self, tenant: str) -> int:
         return self._running.get(tenant, 0)
 
+    def waiting(self, tenant: str) -> int:
+        """How many of the tenant's jobs are here, those that were cancelled meanwhile too."""
+        return len(self._queues.get(tenant, ()))
+
     def share(self, tenant: str) -> float:
         """Which part of what comes free the tenant gets while all who wait now go on waiting."""
         own = self._weight(tenant)

@@ -75,7 +75,7 @@ _OK: Final = {
 _AFTER: Final = _integer("after", 0, _SEQ_MAX, 0, "Only events with a larger `seq`.")
 _TICKET: Final = Parameter(
     name="ticket",
-    schema={"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    schema={"type": "string"},
     description="A stream ticket of this job; ignored beside an `Authorization` header.",
 )
 _LARGE: Final = ("tenant_response_capacity", "response_capacity", "shutting_down")
@@ -190,8 +190,8 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                     _integer("limit", 1, 500, 50, "Rows of a page."),
                     Parameter(
                         name="cursor",
-                        schema={"type": "string"},
-                        description="`next_cursor` of the page before.",
+                        schema={"type": "string", "pattern": r"^[0-9]{1,19}:[\s\S]{1,128}$"},
+                        description="`next_cursor` of the page before; nothing to be made up.",
                     ),
                     Parameter(
                         name="status",
@@ -374,6 +374,19 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                 summary="Whether a submission would be taken.",
                 answers=(Answer(status=200, description="It would.", body=_OK),),
                 codes=("startup_recovery", "shutting_down", "storage_unavailable"),
+            )
+        },
+        "/v1/metrics": {
+            "GET": Operation(
+                operation_id="getTenantMetrics",
+                summary="How many jobs you have, for Prometheus.",
+                answers=(
+                    Answer(
+                        status=200,
+                        description="Two gauges, without a label that names you.",
+                        media_type="text/plain",
+                    ),
+                ),
             )
         },
         "/metrics": {

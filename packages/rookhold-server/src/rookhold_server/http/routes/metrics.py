@@ -1,4 +1,4 @@
-"""The operator's metrics, behind a token of their own."""
+"""The operator's metrics, behind a token of their own; and each tenant's, behind its credential."""
 
 from __future__ import annotations
 
@@ -14,6 +14,28 @@ if TYPE_CHECKING:
     from rookhold_server.http.services import Services
 
 _BEARER: Final = re.compile(rb"bearer ([\x21-\x7e]+)", re.IGNORECASE)
+
+
+TENANT_TEXT: Final = b"text/plain; version=0.0.4"
+
+
+async def tenant(call: Call, services: Services) -> None:
+    """What the caller's tenant has now; whose it is, no label says."""
+    of, engine = call.principal.tenant, services.engine
+    counts = await engine.job_counts(of)
+    lines = [
+        "# HELP rookhold_jobs_current Jobs that there are.",
+        "# TYPE rookhold_jobs_current gauge",
+        *(
+            f'rookhold_jobs_current{{status="{status}"}} {count}'
+            for status, count in sorted(counts.items())
+        ),
+        "# HELP rookhold_job_lifecycle_owners_current Jobs that wait for a worker or have one.",
+        "# TYPE rookhold_job_lifecycle_owners_current gauge",
+        f"rookhold_job_lifecycle_owners_current {engine.owned(of)}",
+        "",
+    ]
+    await call.respond(200, "\n".join(lines).encode(), content_type=TENANT_TEXT)
 
 
 async def operator(call: Call, services: Services) -> None:
