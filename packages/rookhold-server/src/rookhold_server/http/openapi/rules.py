@@ -22,7 +22,10 @@ from rookhold_types.runtimes import LANGUAGES, PACKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+# Padded, and without bits that no byte is made of.
+_BASE64: Final = (
+    "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+)
 
 
 def _path(root: str) -> dict[str, Any]:

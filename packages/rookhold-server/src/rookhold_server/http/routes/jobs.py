@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _STATUSES: Final = frozenset(JobStatus)
+_TIME_MAX: Final = 2**63 - 1  # a later time is as good: it is later than every row's
 _CURSOR: Final = re.compile(r"([0-9]{1,19}):(.{1,128})", re.ASCII | re.DOTALL)
 
 
@@ -106,6 +107,6 @@ def _cursor(text: str | None) -> tuple[int, str] | None:
     if text is None:
         return None
     match = _CURSOR.fullmatch(text)
-    if match is None or int(match[1]) > 2**63 - 1:
+    if match is None:
         raise Refusal("invalid_cursor")
-    return int(match[1]), match[2]
+    return min(int(match[1]), _TIME_MAX), match[2]
