@@ -39,8 +39,13 @@ class Readiness:
         self._stored_at = self._clock() if await self._engine.storage_probe() else None
 
     async def watch(self) -> None:
-        """Probe until shutdown begins."""
-        while not self._engine.shutting_down:
+        """Probe until shutdown begins; a probe that gets no answer does not hold that up."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._probe_on)
+            await self._engine.shutdown_event.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _probe_on(self) -> None:
+        while True:
             await self.probe()
-            with anyio.move_on_after(PROBE_SECONDS):
-                await self._engine.shutdown_event.wait()
+            await anyio.sleep(PROBE_SECONDS)
