@@ -78,7 +78,8 @@ _TICKET: Final = Parameter(
     schema={"type": "string"},
     description="A stream ticket of this job; ignored beside an `Authorization` header.",
 )
-_LARGE: Final = ("tenant_response_capacity", "response_capacity", "shutting_down")
+_STORED: Final = "storage_unavailable"  # of whatever asks the store; a submission has its own
+_LARGE: Final = ("tenant_response_capacity", "response_capacity", "shutting_down", _STORED)
 _WAITS: Final = ("tenant_result_wait_capacity", "result_wait_capacity", "invalid_wait_seconds")
 _STREAMS: Final = (
     "invalid_stream_ticket",
@@ -87,6 +88,7 @@ _STREAMS: Final = (
     "tenant_stream_capacity",
     "stream_capacity",
     "shutting_down",
+    _STORED,
 )
 _SUBMISSION: Final = (
     "tenant_submit_body_capacity",
@@ -211,6 +213,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                     "invalid_cursor",
                     "invalid_status",
                     "unsupported_language",
+                    _STORED,
                 ),
             ),
         },
@@ -227,7 +230,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                 answers=(
                     Answer(status=200, description="What the cancel found.", body=CancelResponse),
                 ),
-                codes=("job_not_found",),
+                codes=("job_not_found", _STORED),
             ),
         },
         "/v1/jobs/{job_id}/replay": {
@@ -277,7 +280,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                     "as `?ticket=` of `/stream` or `/events`."
                 ),
                 answers=(Answer(status=200, description="The ticket.", body=StreamTicket),),
-                codes=("job_not_found", "shutting_down"),
+                codes=("job_not_found", "shutting_down", _STORED),
             )
         },
         "/v1/jobs/{job_id}/stream": {
@@ -373,7 +376,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                 operation_id="getReadiness",
                 summary="Whether a submission would be taken.",
                 answers=(Answer(status=200, description="It would.", body=_OK),),
-                codes=("startup_recovery", "shutting_down", "storage_unavailable"),
+                codes=("startup_recovery", "shutting_down", _STORED),
             )
         },
         "/v1/metrics": {
@@ -387,6 +390,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                         media_type="text/plain",
                     ),
                 ),
+                codes=(_STORED,),
             )
         },
         "/metrics": {
@@ -400,7 +404,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
                         media_type="text/plain",
                     ),
                 ),
-                codes=("metrics_disabled", "invalid_metrics_token"),
+                codes=("metrics_disabled", "invalid_metrics_token", _STORED),
                 operator=True,
             )
         },
