@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.routing import Route, Router
 
 from rookhold_server.http.call import NO_STORE, Call
-from rookhold_server.http.gate import Endpoint, pass_through
+from rookhold_server.http.flat import flat_problem
+from rookhold_server.http.gate import Endpoint, admit, pass_through
 from rookhold_server.http.problems import internal_error, problem
 from rookhold_server.http.routes import (
     attestation,
     docs,
+    governance,
     job,
     jobs,
     metrics,
@@ -87,7 +89,7 @@ class Application:
         self._router = Router(
             [Route(path, _Resource(path, methods, services)) for path, methods in routes.items()],
             redirect_slashes=False,
-            default=_not_found,
+            default=_Elsewhere(services),
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -99,7 +101,8 @@ class Application:
             await self._router(scope, receive, send)
         except (Refusal, SpecError, InvalidJsonError) as refusal:
             self._note(call, refusal.code)
-            status, headers, body = problem(refusal, call.request_id)
+            told = flat_problem if call.flat else problem
+            status, headers, body = told(refusal, call.request_id)
             await _answer(call, status, body, headers)
         except StorageUnavailableError as unavailable:  # never "not found", never an empty list
             await _storage_fails(call, unavailable)
@@ -158,10 +161,22 @@ class _Resource:
         await pass_through(call, self._services, endpoint)
 
 
-async def _not_found(scope: Any, receive: Any, send: Any) -> None:
-    del receive, send
-    _mark_uncacheable(scope[_CALL], scope["path"])
-    raise Refusal("not_found")
+class _Elsewhere:
+    """An ASGI application for every path that no route is for."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        del receive, send
+        call: Call = scope[_CALL]
+        if governance.is_governed(scope["path"]):
+            call.flat = True
+            await admit(call, self._services)
+            await governance.unavailable(call, self._services)
+            return
+        _mark_uncacheable(call, scope["path"])
+        raise Refusal("not_found")
 
 
 def _mark_uncacheable(call: Call, path: str) -> None:

@@ -27,6 +27,7 @@ class Call:
         "_receive",
         "_send",
         "closes_if_unread",
+        "flat",
         "headers",
         "method",
         "principal",
@@ -53,6 +54,7 @@ class Call:
         self.status = 0
         self.started = False
         self.closes_if_unread = False
+        self.flat = False  # errors in the shape of the governance routes
         self._body_ended = False
         self._receive = receive
         self._send = send

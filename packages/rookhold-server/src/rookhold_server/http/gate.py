@@ -39,9 +39,7 @@ async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> No
     """Close guard, no-store, identity, rate, scope, handler; a body is capped by who reads it."""
     if endpoint.scope is not None:
         call.closes_if_unread = endpoint.closes_if_unread
-        call.headers.extend(NO_STORE)
-        call.principal = await endpoint.identify(call, services)
-        call.headers.extend(_budget_headers(services.limiter.take(call.principal.tenant)))
+        await admit(call, services, endpoint.identify)
         if endpoint.scope not in call.principal.scopes:
             scope = endpoint.scope.value
             raise Refusal(
@@ -50,6 +48,13 @@ async def pass_through(call: Call, services: Services, endpoint: Endpoint) -> No
                 scope=scope,
             )
     await endpoint.handler(call, services)
+
+
+async def admit(call: Call, services: Services, identify: Identify = from_header) -> None:
+    """Find out who calls, and count it: what everything but a scope has in common."""
+    call.headers.extend(NO_STORE)
+    call.principal = await identify(call, services)
+    call.headers.extend(_budget_headers(services.limiter.take(call.principal.tenant)))
 
 
 def _budget_headers(budget: Budget) -> tuple[tuple[bytes, bytes], ...]:
