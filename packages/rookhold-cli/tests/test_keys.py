@@ -100,6 +100,28 @@ def test_create_prints_the_token_alone_and_keeps_only_its_digest(keys: Keys) -> 
     assert "digest_hmac_sha256" not in entry
 
 
+def test_a_gateways_file_says_where_they_are_and_a_variable_says_it_louder(
+    keys: Keys, tmp_path: Path
+) -> None:
+    settings = tmp_path / "gateway.toml"
+    lines = [f'{name} = "{place}"' for name, place in keys.settings.items()]
+    settings.write_text("\n".join(lines))
+    settings.chmod(0o600)
+    from_file = dict.fromkeys(keys.settings, "") | {"ROOKHOLD_CONFIG_FILE": str(settings)}
+    made = keys("create", "--tenant", "acme", "--all-scopes", "--key-id", "a", **from_file)
+    assert made.returncode == 0, made.stderr
+    assert keys.states() == {"a": "active"}
+    assert keys("revoke", "a", **from_file).returncode == 0
+    assert keys.states() == {"a": "revoked"}
+    elsewhere = {"ROOKHOLD_CREDENTIALS_FILE": str(tmp_path / "none.json")}
+    assert keys("list", **from_file | elsewhere).returncode == 74
+    assert keys("list", "--file", str(keys.file), **from_file).returncode == 0
+    settings.write_text("ROOKHOLD_WORKERS = ")
+    refused = keys("list", **from_file)
+    assert refused.returncode == 74
+    assert b"setting_invalid" in refused.stderr
+
+
 def test_create_tells_a_program_everything_once(keys: Keys) -> None:
     made = keys.json(
         "create", "--tenant", "acme", "--principal", "bot", "--all-scopes", "--key-id", "ci-1"

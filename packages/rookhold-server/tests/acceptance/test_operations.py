@@ -23,7 +23,6 @@ from rookhold_server.http.app import ROUTES
 from rookhold_types.isolation import Control, IsolationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from gateway import Gateway
@@ -69,7 +68,7 @@ def test_o1_a_fresh_development_server_is_ready_and_honest(tmp_path: Path) -> No
         assert execution["backend"] == "off"
         assert execution["isolation_class"] == IsolationClass.NONE
         assert execution["networking"] == "host"
-        assert not (execution["isolated"] or execution["private_rootfs"] or execution["seccomp"])
+        assert not any(execution[name] for name in ("isolated", "private_rootfs", "seccomp"))
         assert "network-namespace" not in execution["controls"]
         assert set(execution["controls"]) <= set(Control)
         assert capabilities["limits"]["mem_mb_max"] == 640
@@ -188,8 +187,8 @@ def test_o5_the_monitor_ends_promptly_with_the_server_and_what_is_stale_is_not_r
 
 
 @pytest.fixture(params=[path for path in ("/", "/docs") if path in ROUTES])
-def page(request: pytest.FixtureRequest) -> Iterator[Any]:
-    yield request.param
+def page(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 def test_o6_the_answer_to_whether_it_lives_is_exact(ours: Caller) -> None:

@@ -51,9 +51,14 @@ class Kept:
         new.write_bytes(encode_credentials(tuple(credential(self.tokens[name]) for name in names)))
         new.replace(self.file)
 
-    def live(self, look_seconds: float = FAR) -> LiveCredentials:
+    def live(self, look_seconds: float = FAR, nobodys: str | None = None) -> LiveCredentials:
         return LiveCredentials(
-            self.file, self.pepper, strict=False, clock=lambda: NOW, look_seconds=look_seconds
+            self.file,
+            self.pepper,
+            strict=False,
+            clock=lambda: NOW,
+            look_seconds=look_seconds,
+            nobodys=nobodys,
         )
 
     def known(self, live: LiveCredentials) -> set[str]:
@@ -129,6 +134,19 @@ async def test_asking_for_a_file_that_is_the_same_reads_it_again(
     async with watched(live):
         live.reload()
         await until(lambda: any(getattr(r, "code", "") == CHANGED for r in caplog.records))
+
+
+async def test_a_file_that_makes_the_operators_token_a_tenants_is_not_taken(
+    kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    live = kept.live(nobodys=kept.tokens["b"])
+    async with watched(live):
+        kept.write("a", "b")
+        live.reload()
+        await until(lambda: any(getattr(r, "code", "") == KEPT for r in caplog.records))
+        assert "ROOKHOLD_METRICS_TOKEN" in caplog.text
+        assert kept.tokens["b"] not in caplog.text
+        assert kept.known(live) == {"a"}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"version": 1, "credentials": []}', None])

@@ -57,10 +57,9 @@ class _Lifetime(click.ParamType):  # type: ignore[type-arg] # generic in newer v
 def _place(option: str, variable: str) -> Callable[[Any], Any]:
     return click.option(
         option,
-        envvar=variable,
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="PATH",
-        help=f"Default: what {variable} names.",
+        help=f"Default: what {variable} names, as a variable or in a gateway's file.",
     )
 
 
@@ -74,7 +73,8 @@ def command() -> None:
     """Make, list, revoke and rotate the credentials of a gateway.
 
     They are in one file, which holds no secret: of each token it has a digest that only the pepper
-    beside it lets one check. A running gateway takes a change up within a second.
+    beside it lets one check. A running gateway takes a change up within a second. Where the files
+    are may also stand in the TOML file that ROOKHOLD_CONFIG_FILE names.
 
     \b
     Examples:
@@ -248,6 +248,9 @@ def _keeper(
     makes_files: bool = False,
 ) -> Any:
     module = load("rookhold_server.identity.keeping", what=_WHAT, extra="server")
+    file = file or _named(_FILE)
+    if makes_tokens:
+        pepper_file = pepper_file or _named(_PEPPER)
     if file is None:
         raise UsageError(f"name the credentials file: --file, or {_FILE}")
     if makes_tokens and pepper_file is None:
@@ -263,10 +266,26 @@ def _keeper(
     return module.Keeper(file, pepper_file, owner=_owner(owner))
 
 
+def _named(variable: str) -> Path | None:
+    text = _setting(variable)
+    return Path(text) if text else None
+
+
+def _setting(name: str) -> str | None:
+    """What a gateway that is started here would take for it."""
+    module = load("rookhold_server.config.file", what=_WHAT, extra="server")
+    errors = load("rookhold_server.errors", what=_WHAT, extra="server")
+    try:
+        told: str | None = module.gathered(os.environ).get(name)
+    except errors.SettingError as exc:
+        raise FilesError(f"{exc} ({exc.code})") from exc
+    return told
+
+
 def _owner(named: str | None) -> Any:
     """As root new files are the account's that serves, or they could not be read there."""
     if named is None and os.geteuid() == 0:
-        named = os.environ.get(_USER) or None
+        named = _setting(_USER) or None
     if named is None:
         return None
     accounts = load("rookhold_server.supervisor.account", what=_WHAT, extra="server")

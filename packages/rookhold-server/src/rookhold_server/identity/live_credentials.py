@@ -57,12 +57,17 @@ class LiveCredentials:
         strict: bool,
         clock: Callable[[], int],
         look_seconds: float = LOOK_SECONDS,
+        nobodys: str | None = None,
     ) -> None:
-        """Read both files; raises SettingError. The pepper is never read again."""
+        """Read both files; raises SettingError. The pepper is never read again.
+
+        A file that is read later is not taken if it makes the token `nobodys` somebody's.
+        """
         self._file = file
         self._strict = strict
         self._clock = clock
         self._look_seconds = look_seconds
+        self._nobodys = nobodys
         self._errands = Errands("credentials", 1)
         self._asked = anyio.Event()
         self.withdrawals = Withdrawals(self._stands)
@@ -117,7 +122,9 @@ class LiveCredentials:
             return
         self._seen = stamp  # a bad file is told of once, not at every look
         try:
-            self._set, self._seen = self._read()
+            found, self._seen = self._read()
+            self._check(found)
+            self._set = found
         except (SecretFileError, CredentialsFileError) as exc:
             _log.error(
                 "%s: %s; the credentials read before stay in force", FILE, exc, extra={"code": KEPT}
@@ -127,6 +134,11 @@ class LiveCredentials:
             _log.error("credentials could not be read", exc_info=exc, extra={"code": KEPT})
             return
         _log.info("credentials read again", extra={"code": CHANGED, "entries": len(self._set)})
+
+    def _check(self, found: CredentialSet) -> None:
+        """The start looks at every kind of credential; only this kind can come later."""
+        if self._nobodys is not None and found.find(self._nobodys, self._clock()) is not None:
+            raise CredentialsFileError("holds the token of ROOKHOLD_METRICS_TOKEN as a credential")
 
     def _read(self) -> tuple[CredentialSet, Stamp | None]:
         data, stamp = read_secret_file(self._file, bytes_max=FILE_BYTES_MAX, strict=self._strict)

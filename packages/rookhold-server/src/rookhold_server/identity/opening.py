@@ -54,6 +54,7 @@ async def open_identity(settings: Settings) -> Identity:
             settings.pepper_file,
             strict=settings.production,
             clock=now_ms,
+            nobodys=None if settings.metrics_token is None else settings.metrics_token.text,
         )
         lookups.append(credentials.lookup)
     lookups.append(settings.api_keys.find)
