@@ -167,10 +167,26 @@ def test_a_transaction_that_took_its_time_begins_no_other_job(
     monkeypatch.setattr(retention, "GRACE_SECONDS", 0.0)
     ids = [jobs.finished() for _ in range(2)] + [long(jobs, 30)]
     swept = list(drain(store))
-    assert [each.jobs_deleted for each in swept] == [1, 1, *[0] * 26, 1]
+    assert [each.jobs_deleted for each in swept] == [1, 1, 0, 1]
     assert [each.hidden for each in swept[:3]] == [(job_id,) for job_id in ids]
     assert sum(each.events_deleted for each in swept) == 4 + 4 + 30
     assert store.read.list_jobs(None) == ()
+
+
+@pytest.mark.parametrize(("size", "least"), [(1, 16), (20_000, 7)])
+def test_however_late_it_is_a_transaction_takes_some_of_a_long_history(
+    store: Store, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, size: int, least: int
+) -> None:
+    job_id = jobs.running()
+    line = {"line": "x" * size, "eol": True}
+    for _ in range(4):
+        store.call(Append(job_id=job_id, events=[("stdout", line)] * 25, now_ms=store.clock()))
+    jobs.finalise(job_id)
+    for name in ("WORK_SECONDS", "LEAST_SECONDS", "GRACE_SECONDS"):
+        monkeypatch.setattr(retention, name, 0.0)
+    taken = [swept.events_deleted for swept in drain(store)]
+    assert min(taken[:-1]) >= least
+    assert sum(taken) == 103
 
 
 def test_a_commit_that_took_long_leaves_less_time_for_the_work_of_the_next(

@@ -30,6 +30,10 @@ GRACE_SECONDS: Final = 0.01
 # A commit that takes longer than usual takes it from the work of the next transaction.
 COMMIT_SECONDS: Final = 0.01
 LEAST_SECONDS: Final = 0.004
+# So much goes whatever the clock says: where others have the processor, time passes without work.
+LEAST_EVENTS: Final = 16
+LEAST_BYTES: Final = 128 * 1024
+LOOKED_AT_EVENTS: Final = 256  # at a time; divides EVENTS_MAX
 
 # A job this small goes with its row, at once. Of a longer history one event goes after another,
 # with an eye on the time: what one costs cannot be told from it, since a search passes by the
@@ -217,18 +221,24 @@ def _remove(db: apsw.Connection, job: _Job, now_ms: int, budget: _Budget) -> boo
 
 def _shorten(db: apsw.Connection, job_id: str, until: float) -> tuple[int, int]:
     """Delete the newest events, one at least; return how many, and the bytes they held."""
-    newest: list[Any] = db.execute(_NEWEST, (job_id, EVENTS_MAX)).fetchall()
     count = freed = 0
+    newest: list[Any] = []
 
     def while_there_is_time() -> Iterator[tuple[str, int]]:
         nonlocal count, freed
         for seq, size in newest:
-            if count and (freed + size > BYTES_MAX or monotonic() >= until):
+            enough = count >= LEAST_EVENTS or freed >= LEAST_BYTES
+            if count and (freed + size > BYTES_MAX or (enough and monotonic() >= until)):
                 return
             count, freed = count + 1, freed + size
             yield job_id, seq
 
-    db.executemany(_DELETE_EVENT, while_there_is_time())
+    while count < EVENTS_MAX:
+        wanted = count + LOOKED_AT_EVENTS
+        newest = db.execute(_NEWEST, (job_id, LOOKED_AT_EVENTS)).fetchall()
+        db.executemany(_DELETE_EVENT, while_there_is_time())
+        if count < wanted:  # there are no more, or it is enough
+            break
     return count, freed
 
 
