@@ -280,6 +280,19 @@ def test_an_unknown_path_is_404_without_authentication(gateway: Any, path: str) 
     assert (answer.status, answer.code) == (404, "not_found")
 
 
+def test_an_encoded_slash_is_part_of_an_id_and_leads_nowhere_else(gateway: Any) -> None:
+    job_id = gateway.engine.add("a")
+    for path in ("a%2Fb", "a%2fresult", f"{job_id}%2Fresult", "..%2Fjobs", "%2F"):
+        answer = gateway.call("GET", f"/v1/jobs/{path}")
+        assert (answer.status, answer.code) == (404, "job_not_found"), path
+        assert gateway.call("GET", f"/v1/jobs/{path}", key=None).code == "missing_api_key"
+        assert gateway.call("GET", f"/v1/jobs/{path}/replay").code == "job_not_found"
+    for path in ("/v1%2Fjobs", "/v1/jobs%2F" + job_id, "/%2Fhealthz"):
+        answer = gateway.call("GET", path)
+        assert (answer.status, answer.code) == (404, "not_found"), path
+    assert gateway.call("GET", f"/v1/jobs/{job_id}").status == 200
+
+
 @pytest.mark.parametrize("path", sorted(ROUTES))
 def test_a_wrong_method_is_405_with_the_right_ones(gateway: Any, path: str) -> None:
     answer = gateway.call("PATCH", path.replace("{job_id}", "x"), key=None)

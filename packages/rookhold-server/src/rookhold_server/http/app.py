@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from starlette.routing import Route, Router
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CALL: Final = "rookhold.call"
+_SLASH: Final = b"%2f"
 
 ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
     "/v1/jobs": {
@@ -96,6 +98,7 @@ class Application:
         began = time.perf_counter()
         call = Call(scope, receive, send)
         scope[_CALL] = call
+        scope["path"] = routed_path(scope)
         self._recorder.request_began()
         try:
             await self._router(scope, receive, send)
@@ -137,6 +140,15 @@ class Application:
         submission = call.method == "POST" and call.route == "/v1/jobs"
         if submission or rejection.scope != "scheduler":
             self._recorder.rejected(rejection)
+
+
+def routed_path(scope: Any) -> str:
+    """The path, in which an encoded slash separates nothing: a job id is opaque, also with one."""
+    path: str = scope["path"]
+    raw: bytes = scope["raw_path"]
+    if _SLASH not in raw.lower() or not raw.startswith(b"/"):
+        return path
+    return "/".join(unquote(part).replace("/", "\\") for part in raw.decode("latin-1").split("/"))
 
 
 class _Resource:
