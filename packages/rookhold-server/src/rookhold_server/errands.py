@@ -11,6 +11,8 @@ import queue
 import threading
 import weakref
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -54,10 +56,11 @@ class Errands:
         """Return what `call` returns; it is run to its end also if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
+        context = copy_context()  # what is logged there is about what is being done here
         self._load.calls += 1
         if self._started < min(self._load.calls, self._most):
             self._start_one()
-        self._queue.put(_Errand(call, loop, future, self._load))
+        self._queue.put(_Errand(partial(context.run, call), loop, future, self._load))
         return await future
 
     def _start_one(self) -> None:

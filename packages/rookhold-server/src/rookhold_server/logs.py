@@ -10,16 +10,22 @@ import logging
 import sys
 import time
 import traceback
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 # What every record has; anything else on it came in through `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _FRAMES: Final = 12
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# What is being done: a request, or a job. Tasks and threads that are begun for it take it along.
+_about: ContextVar[Mapping[str, str]] = ContextVar("rookhold_about", default=_NOTHING)
 
 
 def configure(log_format: str, level: str) -> None:
@@ -32,6 +38,24 @@ def configure(log_format: str, level: str) -> None:
     logging.getLogger("rookhold_server").setLevel(level.upper())
     for name in ("rookhold_store", "rookhold_exec"):
         logging.getLogger(name).setLevel(level.upper())
+
+
+@contextmanager
+def about(**facts: str) -> Iterator[None]:
+    """Have every line that is written within bear these facts: the ids of what is being done."""
+    before = _about.get()
+    token = _about.set({**before, **facts})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def add(**facts: str) -> None:
+    """Have the lines still to come within the innermost `about` bear these facts too."""
+    told = _about.get()
+    if isinstance(told, dict):
+        told.update(facts)
 
 
 class JsonLines(logging.Formatter):
@@ -55,7 +79,8 @@ class CompactLines(logging.Formatter):
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, Any]:
-    facts = {name: fact for name, fact in vars(record).items() if name not in _STANDARD}
+    own = {name: fact for name, fact in vars(record).items() if name not in _STANDARD}
+    facts = {**_about.get(), **own}
     if record.exc_info and (exc := record.exc_info[1]) is not None:
         facts["error"] = type(exc).__name__
         facts["at"] = _where(exc)

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from starlette.routing import Route, Router
 
+from rookhold_server import logs
 from rookhold_server.http.call import NO_STORE, Call
 from rookhold_server.http.flat import flat_problem
 from rookhold_server.http.gate import Endpoint, admit, pass_through
@@ -30,6 +31,8 @@ from rookhold_server.http.transport import ClientGoneError
 from rookhold_server.identity.scopes import Scope
 from rookhold_server.metrics.recorder import REJECTIONS
 from rookhold_server.refusal import Refusal
+from rookhold_server.tracing.caller import caller_of
+from rookhold_server.tracing.spans import current
 from rookhold_store import StorageUnavailableError
 from rookhold_types.errors import InvalidJsonError, SpecError
 
@@ -37,9 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rookhold_server.http.services import Services
+    from rookhold_server.tracing.spans import Span
 
 _log = logging.getLogger(__name__)
 _CALL: Final = "rookhold.call"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"})
+_FAULT: Final = 500
 _SLASH: Final = b"%2f"
 
 ROUTES: Final[Mapping[str, Mapping[str, Endpoint]]] = {
@@ -88,6 +94,7 @@ class Application:
         self, services: Services, routes: Mapping[str, Mapping[str, Endpoint]] = ROUTES
     ) -> None:
         self._recorder = services.recorder
+        self._tracer = services.tracer
         self._router = Router(
             [Route(path, _Resource(path, methods, services)) for path, methods in routes.items()],
             redirect_slashes=False,
@@ -100,6 +107,21 @@ class Application:
         scope[_CALL] = call
         scope["path"] = routed_path(scope)
         self._recorder.request_began()
+        caller = caller_of(call.raw_headers)
+        span = self._tracer.request(caller)
+        facts = {"request_id": call.request_id, "trace_id": span.trace_id}
+        if caller is not None:
+            facts["caller_trace_id"] = caller.trace_id
+        here = current.set(span)
+        try:
+            with logs.about(**facts):
+                await self._answered(call, began)
+        finally:
+            current.reset(here)
+            _end(span, call)
+
+    async def _answered(self, call: Call, began: float) -> None:
+        scope, receive, send = call.asgi
         try:
             await self._router(scope, receive, send)
         except (Refusal, SpecError, InvalidJsonError) as refusal:
@@ -112,7 +134,8 @@ class Application:
         except ClientGoneError:
             pass
         except Exception as exc:  # noqa: BLE001 - the edge: any fault becomes the envelope
-            _log.error("a request failed", exc_info=exc, extra={"request_id": call.request_id})
+            call.code = "internal_error"
+            _log.error("a request failed", exc_info=exc)
             if not call.started:  # half an answer cannot be taken back: the transport then closes
                 status, body = internal_error(call.request_id)
                 await _answer(call, status, body, [])
@@ -124,7 +147,6 @@ class Application:
             _log.debug(
                 "request",
                 extra={
-                    "request_id": call.request_id,
                     "method": call.method,
                     "route": call.route,
                     "status": call.status,
@@ -134,6 +156,7 @@ class Application:
 
     def _note(self, call: Call, code: str) -> None:
         """Count what was refused for want of room; some codes count only for a submission."""
+        call.code = code
         rejection = REJECTIONS.get(code)
         if rejection is None:
             return
@@ -198,7 +221,8 @@ def _mark_uncacheable(call: Call, path: str) -> None:
 
 
 async def _storage_fails(call: Call, error: StorageUnavailableError) -> None:
-    _log.warning("the storage failed a request: %s", error, extra={"request_id": call.request_id})
+    call.code = str(error.code)
+    _log.warning("the storage failed a request: %s", error)
     if not call.started:
         status, headers, body = problem(Refusal(error.code), call.request_id)
         await _answer(call, status, body, headers)
@@ -208,4 +232,19 @@ async def _answer(call: Call, status: int, body: bytes, headers: list[tuple[byte
     try:
         await call.respond(status, body, headers=headers)
     except ClientGoneError:
-        _log.debug("the client left before its answer", extra={"request_id": call.request_id})
+        _log.debug("the client left before its answer")
+
+
+def _end(span: Span, call: Call) -> None:
+    method = call.method if call.method in _METHODS else "_OTHER"
+    span.end(
+        f"{method} {call.route}".rstrip(),
+        {
+            "http.request.method": method,
+            "http.route": call.route,
+            "http.response.status_code": call.status,
+            "rookhold.request_id": call.request_id,
+            "rookhold.code": call.code or "",
+        },
+        failed=call.code if call.status >= _FAULT else None,
+    )

@@ -27,6 +27,7 @@ class Call:
         "_receive",
         "_send",
         "closes_if_unread",
+        "code",
         "flat",
         "headers",
         "method",
@@ -52,12 +53,18 @@ class Call:
         self.headers: list[tuple[bytes, bytes]] = []
         self.route = ""  # the template, once a route was found
         self.status = 0
+        self.code: str | None = None  # of the refusal, if it is one
         self.started = False
         self.closes_if_unread = False
         self.flat = False  # errors in the shape of the governance routes
         self._body_ended = False
         self._receive = receive
         self._send = send
+
+    @property
+    def asgi(self) -> tuple[Any, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]]:
+        """What the application was called with."""
+        return self.scope, self._receive, self._send
 
     principal: Principal  # set by the gate, before any handler of the API group runs
 

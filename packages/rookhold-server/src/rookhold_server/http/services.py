@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rookhold_server.identity.withdrawals import Withdrawals
 from rookhold_server.metrics.recorder import SILENT
+from rookhold_server.tracing.spans import UNTRACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rookhold_server.identity.rate_limit import RateLimiter
     from rookhold_server.jobs.engine import Engine
     from rookhold_server.metrics.recorder import Recorder
+    from rookhold_server.tracing.spans import Tracer
     from rookhold_types.service import ProtectedResourceView, PublicKeyView
 
 
@@ -32,6 +34,7 @@ class Services:
     tickets: TicketBook
     withdrawals: Withdrawals = field(default_factory=Withdrawals.never)
     recorder: Recorder = SILENT
+    tracer: Tracer = UNTRACED
     metrics: Metrics | None = None  # None while no token is configured
     production: bool
     workers: int

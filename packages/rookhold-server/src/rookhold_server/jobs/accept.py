@@ -14,6 +14,7 @@ from rookhold_server.jobs.fairqueue import Pending
 from rookhold_server.jobs.room import DiskWatch, no_room
 from rookhold_server.jobs.values import Submitted
 from rookhold_server.refusal import Refusal
+from rookhold_server.tracing.spans import current
 from rookhold_store import IdempotencyConflictError
 from rookhold_store.operations import Accept, Replayed
 from rookhold_types.ids import new_job_id
@@ -135,6 +136,7 @@ class Acceptor:
                 permit_mb=permit_mb,
                 lease=lease,
                 large=large,
+                origin=current.get(),
             )
         )
         return submitted

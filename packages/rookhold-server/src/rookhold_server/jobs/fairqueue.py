@@ -9,12 +9,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rookhold_server.jobs.admission import Lease
+    from rookhold_server.tracing.spans import Span
 
 
 class Pending:
     """A queued job on its way to a worker, with the lease that counts it."""
 
-    __slots__ = ("admitted_mem_mb", "cancelled", "job_id", "large", "lease", "permit_mb", "tenant")
+    __slots__ = (
+        "admitted_mem_mb",
+        "cancelled",
+        "job_id",
+        "large",
+        "lease",
+        "origin",
+        "permit_mb",
+        "tenant",
+    )
 
     def __init__(
         self,
@@ -25,6 +35,7 @@ class Pending:
         permit_mb: int,
         lease: Lease,
         large: bool = True,
+        origin: Span | None = None,
     ) -> None:
         self.job_id = job_id
         self.tenant = tenant
@@ -32,6 +43,7 @@ class Pending:
         self.permit_mb = permit_mb  # of the memory budget, uncharged tmpfs included
         self.lease = lease
         self.large = large  # its spec may take a while to read
+        self.origin = origin  # the request that brought it, where this process had it
         self.cancelled = False  # ended in the store already; only its turn is left to take
 
 

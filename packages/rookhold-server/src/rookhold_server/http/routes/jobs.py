@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
+from rookhold_server import logs
 from rookhold_server.http.body import SMALL_BYTES, declared_length, read_json_body
 from rookhold_server.http.query import Query
 from rookhold_server.refusal import Refusal
@@ -46,12 +47,9 @@ async def submit(call: Call, services: Services) -> None:
                 idempotency_key=_idempotency_key(call),
             )
         except StorageUnavailableError as error:  # no room has codes of its own
-            _log.error(
-                "the storage failed a submission: %s",
-                error,
-                extra={"request_id": call.request_id},
-            )
+            _log.error("the storage failed a submission: %s", error)
             raise Refusal("internal_error") from error
+    logs.add(job_id=submitted.job_id)
     if not submitted.replayed:
         services.recorder.submitted(spec.language)
     answer = SubmitResponse.of(submitted.job_id)

@@ -1,0 +1,1 @@
+"""What follows a request or a job through the server: ids for the log, spans for a collector."""
