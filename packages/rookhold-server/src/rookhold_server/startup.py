@@ -39,6 +39,7 @@ from rookhold_server.metrics.recorder import SILENT
 from rookhold_server.refusal import Refusal
 from rookhold_server.supervisor.account import check_account
 from rookhold_server.supervisor.grant import Grant, receive
+from rookhold_server.tracing.opening import open_tracer
 from rookhold_store import InstanceLock, StorageLimits, Store
 from rookhold_types.clock import now_ms
 from rookhold_types.isolation import Backend, IsolationClass
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from rookhold_server.config.settings import Settings
     from rookhold_server.http.observing import Metrics
     from rookhold_server.metrics.prometheus import PrometheusRecorder
+    from rookhold_server.tracing.spans import Tracer
 
 _log = logging.getLogger(__name__)
 
@@ -124,6 +126,8 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
         await executor.open()
         _check_posture(settings, address, executor.posture)
         recorder = _recorder(settings)
+        tracer = open_tracer(settings.tracing, __version__)
+        stack.callback(tracer.close)
         engine = Engine(
             store=store,
             executor=executor,
@@ -131,8 +135,9 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
             signer=None if key is None else SignerConfig(key=key),
             clock=now_ms,
             recorder=SILENT if recorder is None else recorder,
+            tracer=tracer,
         )
-        yield _assemble(settings, identity, engine, key, listener, address, grant, recorder)
+        yield _assemble(settings, identity, engine, key, listener, address, grant, recorder, tracer)
 
 
 def _executor(settings: Settings, grant: Grant | None) -> Executor:
@@ -165,6 +170,7 @@ def _assemble(
     address: Address,
     grant: Grant | None,
     recorder: PrometheusRecorder | None,
+    tracer: Tracer,
 ) -> Gateway:
     began = time.monotonic()
     pools = Pools()
@@ -178,6 +184,7 @@ def _assemble(
         tickets=TicketBook(now_ms, time.monotonic),
         withdrawals=identity.withdrawals,
         recorder=SILENT if recorder is None else recorder,
+        tracer=tracer,
         metrics=_metrics(settings, recorder, engine, pools, readiness),
         production=settings.production,
         workers=settings.workers,

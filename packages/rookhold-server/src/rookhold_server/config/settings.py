@@ -11,6 +11,7 @@ from msgspec import Struct
 from rookhold_server.config.address import Address
 from rookhold_server.config.file import gathered
 from rookhold_server.config.oidc import OidcSettings, read_oidc
+from rookhold_server.config.tracing import TracingSettings, read_tracing
 from rookhold_server.config.values import Hidden, MalformedValueError
 from rookhold_server.config.variables import CLIENT_ONLY, NOT_BUILT, PARSERS, PREFIX
 from rookhold_server.errors import (
@@ -69,6 +70,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     pepper_file: Path | None
     oidc: OidcSettings | None
     metrics_token: Hidden | None
+    tracing: TracingSettings | None  # None where traces go nowhere
     signing_key_file: Path | None
     ready_fd: int | None
     lifeline_fd: int | None
@@ -135,6 +137,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         pepper_file=pepper_file,
         oidc=oidc,
         metrics_token=value("ROOKHOLD_METRICS_TOKEN", None),
+        tracing=read_tracing(value),
         signing_key_file=_signing_key_file(value, production=production),
         ready_fd=value("ROOKHOLD_READY_FD", None),
         lifeline_fd=value("ROOKHOLD_LIFELINE_FD", None),

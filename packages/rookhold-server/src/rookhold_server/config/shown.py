@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HIDDEN: Final = "<hidden>"
-_SECRET: Final = frozenset({"ROOKHOLD_API_KEYS", "ROOKHOLD_METRICS_TOKEN"})
+_SECRET: Final = frozenset({"ROOKHOLD_API_KEYS", "ROOKHOLD_METRICS_TOKEN", "ROOKHOLD_OTEL_HEADERS"})
 
 # Where a setting that nobody gave has its value. One that is absent here has none by default.
 _DEFAULTS: Final[Mapping[str, Callable[[Settings], Any]]] = MappingProxyType(
@@ -50,6 +50,7 @@ _DEFAULTS: Final[Mapping[str, Callable[[Settings], Any]]] = MappingProxyType(
         "ROOKHOLD_UNSAFE_ALLOW_NAIVE": lambda s: s.allow_naive,
         "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV": lambda s: s.allow_public_dev,
         "ROOKHOLD_API_KEYS": lambda s: "the public key" if s.api_keys.any_public else None,
+        "ROOKHOLD_OTEL_SAMPLE_PERCENT": lambda s: None if s.tracing is None else 100,
         "ROOKHOLD_ATTESTATION_MODE": lambda s: "off" if s.signing_key_file is None else "sign",
     }
 )

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from rookhold_exec.select import full_name
-from rookhold_server.config import oidc, values
+from rookhold_server.config import oidc, tracing, values
 from rookhold_server.config.address import parse_address
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_CREDENTIAL_PEPPER_FILE": values.path,
         **oidc.PARSERS,
         "ROOKHOLD_METRICS_TOKEN": values.token,
+        **tracing.PARSERS,
         "ROOKHOLD_ATTESTATION_MODE": values.word_choice(_SIGNING),
         "ROOKHOLD_ATTESTATION_KEY_FILE": values.path,
         "ROOKHOLD_READY_FD": values.integer(3, 65535),

@@ -237,14 +237,14 @@ async def _answer(call: Call, status: int, body: bytes, headers: list[tuple[byte
 
 def _end(span: Span, call: Call) -> None:
     method = call.method if call.method in _METHODS else "_OTHER"
-    span.end(
-        f"{method} {call.route}".rstrip(),
-        {
-            "http.request.method": method,
-            "http.route": call.route,
-            "http.response.status_code": call.status,
-            "rookhold.request_id": call.request_id,
-            "rookhold.code": call.code or "",
-        },
-        failed=call.code if call.status >= _FAULT else None,
-    )
+    facts: dict[str, str | int] = {
+        "http.request.method": method,
+        "http.response.status_code": call.status,
+        "rookhold.request_id": call.request_id,
+    }
+    if call.route:
+        facts["http.route"] = call.route
+    if call.code is not None:
+        facts["rookhold.code"] = call.code
+    failed = call.code if call.status >= _FAULT else None
+    span.end(f"{method} {call.route}".rstrip(), facts, failed=failed)

@@ -35,6 +35,7 @@ from rookhold_server.metrics.recorder import SILENT
 from rookhold_server.refusal import Refusal
 from rookhold_server.signing.signer import Signer
 from rookhold_server.storage import Storage
+from rookhold_server.tracing.spans import UNTRACED
 from rookhold_types.checks import check_spec
 from rookhold_types.errors import SpecError
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from rookhold_exec.executor import Executor, Posture
     from rookhold_server.metrics.recorder import Recorder
+    from rookhold_server.tracing.spans import Tracer
     from rookhold_store import Store
     from rookhold_store.operations import Participant
     from rookhold_store.rows import EventTexts
@@ -88,6 +90,7 @@ class Engine:
         clock: Clock,
         companions: Companions | None = None,
         recorder: Recorder = SILENT,
+        tracer: Tracer = UNTRACED,
     ) -> None:
         posture = executor.posture
         key = None if signer is None else signer.key
@@ -160,6 +163,7 @@ class Engine:
             permits=permits,
             clock=clock,
             recorder=recorder,
+            tracer=tracer,
             shutting_down=lambda: self.shutting_down,
         )
         self._workers = [Worker(shop, slot) for slot in range(settings.workers)]

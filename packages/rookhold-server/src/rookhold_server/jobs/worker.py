@@ -25,7 +25,9 @@ from rookhold_server.jobs.permits import MemoryPermits
 from rookhold_server.jobs.ports import Companion, Companions, JobStore, LiveBus, Scheduling
 from rookhold_server.jobs.pump import Draft, EventPump
 from rookhold_server.jobs.tokens import CancelToken, CancelTokens, StopReason
+from rookhold_server.logs import about
 from rookhold_server.metrics.recorder import Recorder
+from rookhold_server.tracing.spans import Span, Tracer
 from rookhold_store.operations import Append, Start
 from rookhold_types.checks import decode_files
 from rookhold_types.clock import Clock
@@ -70,6 +72,7 @@ class Shop(Struct, frozen=True, kw_only=True):
     permits: MemoryPermits
     clock: Clock
     recorder: Recorder
+    tracer: Tracer
     shutting_down: Callable[[], bool]
 
 
@@ -92,16 +95,27 @@ class Worker:
     async def take(self, grant: Grant) -> None:
         """Bring one job to its end, or leave its row as it is for another process."""
         pending = grant.pending
-        with pending.lease:
-            if self._shop.shutting_down() or (row := await self._load(pending)) is None:
-                return
-            try:
-                await _Road(self._shop, self._slot, pending, row).travel()
-            except anyio.get_cancelled_exc_class():
-                self._shop.recorder.completed(row.language, "aborted")
-                raise
-            finally:
-                self._shop.tokens.drop(pending.job_id)
+        span = self._shop.tracer.job(pending.origin)
+        facts: dict[str, str | int] = {"rookhold.job_id": pending.job_id}
+        try:
+            with pending.lease, about(job_id=pending.job_id, trace_id=span.trace_id):
+                await self._take(pending, span, facts)
+        finally:
+            span.end("job", facts)
+
+    async def _take(self, pending: Pending, span: Span, facts: dict[str, str | int]) -> None:
+        if self._shop.shutting_down() or (row := await self._load(pending)) is None:
+            return
+        road = _Road(self._shop, self._slot, pending, row, span)
+        try:
+            await road.travel()
+        except anyio.get_cancelled_exc_class():
+            self._shop.recorder.completed(row.language, "aborted")
+            raise
+        finally:
+            self._shop.tokens.drop(pending.job_id)
+            facts |= {"rookhold.language": row.language, "rookhold.status": road.ended}
+            log.debug("job ended", extra={"language": row.language, "status": road.ended})
 
     async def _load(self, pending: Pending) -> JobRow | None:
         """The row, if it is still there and not over; tried until it can be read or shutdown."""
@@ -126,11 +140,13 @@ class Worker:
 class _Road:
     """One job in one worker's hands."""
 
-    def __init__(self, shop: Shop, slot: int, pending: Pending, row: JobRow) -> None:
+    def __init__(self, shop: Shop, slot: int, pending: Pending, row: JobRow, span: Span) -> None:
         self._shop = shop
         self._slot = slot
         self._pending = pending
         self._row = row
+        self._span = span
+        self.ended = ""  # the status that was stored, once there is one
         self._large = len(row.spec_json) > LARGE_CHARS
         self._companion: Companion | None = None
 
@@ -208,12 +224,14 @@ class _Road:
             await self._finish(self._stopped(spec, _BEFORE_EXECUTION[reason]))
             return
         shop.recorder.execution_began()
+        part = shop.tracer.part(self._span, "execute")
         began, ended = perf_counter(), "aborted"
         try:
             execution = await execute(shop.executor, plan, token=token, pump=pump)
             ended = _status_of(execution).value
         finally:
             shop.recorder.execution_ended(self._row.language, ended, perf_counter() - began)
+            part.end("execute", {"rookhold.status": ended})
         if execution.stopped_before_launch is not None:
             await self._finish(self._stopped(spec, _BEFORE_LAUNCH[execution.stopped_before_launch]))
             return
@@ -282,6 +300,7 @@ class _Road:
         end = finaliser.finish_at_once if at_once else finaliser.finish
         done = await end(row.tenant, row.job_id, outcome, participants, large=self._large)
         if done:
+            self.ended = outcome.status.value
             shop.recorder.completed(row.language, outcome.status.value)
             for kind in _cut(outcome):
                 shop.recorder.truncated(kind)

@@ -112,7 +112,7 @@ class ExportingTracer(Tracer):
         self._tracer = self._provider.get_tracer("rookhold_server", version)
 
     def request(self, caller: Caller | None) -> Span:
-        links = () if caller is None else (Link(_context_of(caller)),)
+        links = () if caller is None else (_link_to(caller),)
         return self._begin("request", SpanKind.SERVER, _ROOT, links)
 
     def job(self, origin: Span | None) -> Span:
@@ -135,11 +135,14 @@ class ExportingTracer(Tracer):
             _log.warning("the last traces could not be handed to the collector in time")
 
 
-def _context_of(caller: Caller) -> SpanContext:
-    return SpanContext(
+def _link_to(caller: Caller) -> Link:
+    state = TraceState(caller.state)
+    context = SpanContext(
         trace_id=int(caller.trace_id, 16),
         span_id=int(caller.span_id, 16),
         is_remote=True,
         trace_flags=TraceFlags(TraceFlags.SAMPLED if caller.sampled else TraceFlags.DEFAULT),
-        trace_state=TraceState(caller.state),
+        trace_state=state,
     )
+    # The protocol's encoder leaves the state of a link out.
+    return Link(context, {"w3c.tracestate": state.to_header()} if state else None)
