@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from email.message import Message
     from pathlib import Path
 
-IMPORT_NAMES = {"pyjwt": "jwt", "pynacl": "nacl", "rookhold-sdk": "rookhold"}
+IMPORT_NAMES = {
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "opentelemetry-sdk": "opentelemetry",
+    "pyjwt": "jwt",
+    "pynacl": "nacl",
+    "rookhold-sdk": "rookhold",
+}
 
 
 def packed(wheel: str, dist: Path) -> zipfile.ZipFile:
