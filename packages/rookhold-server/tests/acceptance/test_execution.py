@@ -307,6 +307,9 @@ class Claiming:
     async def start(self, plan: Any) -> Any:
         return _Claimed(await self._real.start(plan), self)
 
+    async def start_when(self, plan: Any, permit: Any) -> Any:
+        return _Claimed(await self._real.start_when(plan, permit), self)
+
 
 class _Claimed:
     def __init__(self, real: Any, claims: Claiming) -> None:
