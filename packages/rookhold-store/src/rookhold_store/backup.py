@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 from msgspec import Struct
 
-from rookhold_store import schema
+from rookhold_store import log_origin, schema
 from rookhold_store.connection import ENGINE_ERRORS, as_ours
 from rookhold_store.errors import (
     BackupTargetError,
@@ -66,6 +66,7 @@ def backup(
     _refuse_existing(wanted)
     with _partial(wanted) as (partial, descriptor), Source(database) as source:
         _copy(source, partial, progress)
+        _renumber(descriptor)
         os.fsync(descriptor)
         made = _checked(partial, wanted, binding, progress)
         _publish(partial, wanted)
@@ -142,6 +143,11 @@ def _copy_moment(
                     progress(Progress(total - steps.remaining, total, "copying"))
     finally:
         copy.close()
+
+
+def _renumber(descriptor: int) -> None:
+    """Make the copy another file than the original, whose log is not to be laid over it."""
+    os.pwrite(descriptor, log_origin.new_number().to_bytes(4, "big"), log_origin.NUMBER_AT)
 
 
 def _checked(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec import Struct
 
-from rookhold_store import connection, files, schema
+from rookhold_store import connection, files, log_origin, schema
 from rookhold_store.errors import StorageUnavailableError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def compact(
         db = connection.open_existing(path)
         try:
             connection.look_at_log(db)
+            log_origin.refuse_foreign(db)
             schema.check(db)
             connection.prepare_writer(db)
             connection.trust_log(db)

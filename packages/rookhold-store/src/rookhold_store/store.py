@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from rookhold_store import connection, files, outbox, schema
+from rookhold_store import connection, files, log_origin, outbox, schema
 from rookhold_store.accept import PreparedAccept
 from rookhold_store.attestations import PreparedPersist
 from rookhold_store.errors import InvalidOperationError
@@ -130,6 +130,7 @@ class Store:
             schema.refuse_before_rollback(secured)
             connection.look_at_log(db)
             files.secure_side_files(secured)
+            log_origin.refuse_foreign(db)
             opening = _make_ready(db, profile, clock(), binding)
             quota.prepare(db)
             files.secure_side_files(secured)
@@ -231,5 +232,6 @@ def _make_ready(
     connection.prepare_writer(db)
     if fresh:
         schema.create(db, now)  # unless another process has done so meanwhile
+    log_origin.give_number(db)
     outbox.reseed(db, profile=profile, now_ms=now)
     return opening
