@@ -6,7 +6,7 @@ import asyncio  # noqa: TID251 - settles a loop future from the store's writer t
 from contextlib import contextmanager, suppress
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from rookhold_server.errands import Errands
 from rookhold_server.metrics.recorder import SILENT, Recorder, StorageWork
@@ -23,6 +23,7 @@ from rookhold_store import (
     StoreClosedError,
 )
 from rookhold_store.operations import Sweep
+from rookhold_store.quota import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +49,15 @@ _WORK: Final = MappingProxyType(
 )
 COUNT_SECONDS = 10  # as long as the jobs of before the start may take to be counted
 READER_THREADS = 8  # each has a connection; more would only wait for the same two cores
+
+
+class Room(NamedTuple):
+    """A quota or a reserve of 0 is none."""
+
+    charged_bytes: int
+    quota_bytes: int
+    free_bytes: int
+    reserve_bytes: int
 
 
 class Storage:
@@ -116,6 +126,20 @@ class Storage:
             if brief:
                 return query(self._store.read)
             return await self._threads.run(lambda: query(self._store.read))
+
+    async def room(self) -> Room:
+        """How much is stored and may be, and what disk is left."""
+        limits = self._store.limits
+
+        def look() -> Room:
+            return Room(
+                charged_bytes=self._store.read.charged_bytes(),
+                quota_bytes=0 if limits is None else limits.global_bytes,
+                free_bytes=free_bytes(self._store.path.parent),
+                reserve_bytes=0 if limits is None else limits.free_reserve_bytes,
+            )
+
+        return await self._threads.run(look)
 
     async def job_counts(self, tenant: str) -> Mapping[str, int]:
         """How many jobs a tenant has in each status that occurs, without reading any of them."""

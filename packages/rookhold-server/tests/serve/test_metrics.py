@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import http.client
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
+from asking import Caller
+from inside import inside
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
+from rookhold_server.http import observing
 from rookhold_server.metrics.exposition import wants_openmetrics
+from rookhold_store import StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+MIB = 1024 * 1024
 TOKEN = "the-token-of-an-operator"
 FAMILIES = {
     "up": "gauge",
@@ -31,6 +39,11 @@ FAMILIES = {
     "storage_operations": "counter",
     "storage_errors": "counter",
     "storage_operation_duration_seconds": "histogram",
+    "storage_disk_refusals": "counter",
+    "storage_charged_bytes": "gauge",
+    "storage_quota_bytes": "gauge",
+    "storage_disk_free_bytes": "gauge",
+    "storage_disk_reserve_bytes": "gauge",
     "output_truncations": "counter",
     "recovered_jobs": "counter",
     "retention_runs": "counter",
@@ -183,6 +196,51 @@ def test_refusals_for_want_of_room_count_where_they_belong(server: Callable[...,
     assert of(values, name, scope="queue", reason="global_full") == 0
     for job in process.call("GET", "/v1/jobs")[1]["items"]:
         process.call("DELETE", f"/v1/jobs/{job['job_id']}")
+
+
+def test_a_job_refused_for_the_disk_is_counted_and_how_much_is_left_is_told(
+    server: Callable[..., Any],
+) -> None:
+    process = server(METRICS_TOKEN=TOKEN, STORAGE_FREE_RESERVE_MB="1048576").start()
+    before = samples(process)
+    for _ in range(2):
+        status, refusal = process.call("POST", "/v1/jobs", {"language": "bash", "code": "true"})
+        assert (status, refusal["error"]["code"]) == (507, "storage_reserve")
+    values = samples(process)
+    name = "storage_disk_refusals_total"
+    assert of(before, name, reason="reserve") == 0
+    assert of(values, name, reason="reserve") == 2
+    assert of(values, name, reason="full") == 0
+    assert of(values, "storage_disk_reserve_bytes") == 1048576 * MIB
+    assert 0 < of(values, "storage_disk_free_bytes") < 1048576 * MIB
+    assert of(values, "storage_quota_bytes") == 16384 * MIB
+    assert of(values, "storage_charged_bytes") == 0
+    assert {
+        key for key, value in values.items() if "admission_rejections" in key and value
+    } == set()
+
+
+def test_a_storage_that_does_not_answer_does_not_hide_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observing, "STORAGE_SECONDS", 0.05)
+
+    async def never() -> tuple[int, int]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def fails() -> tuple[int, int]:
+        raise StorageUnavailableError("no")
+
+    with (
+        inside(tmp_path / "home", METRICS_TOKEN=TOKEN) as here,
+        closing(Caller(here.address, TOKEN)) as operator,
+    ):
+        for counts in (never, fails):
+            monkeypatch.setattr(here.gateway.engine, "outbox_counts", counts)
+            answer = operator.get("/metrics")
+            assert answer.status == 200
+            assert b"rookhold_up 1.0" in answer.body
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import anyio
 
 from rookhold_server.metrics.exposition import render
-from rookhold_server.metrics.prometheus import PrometheusRecorder, Reading
+from rookhold_server.metrics.prometheus import PrometheusRecorder, Reading, Stored
+from rookhold_store import StorageUnavailableError, StoreClosedError
 
 if TYPE_CHECKING:
     from rookhold_server.http.capacity import Pools
     from rookhold_server.http.readiness import Readiness
     from rookhold_server.jobs.engine import Engine
+
+STORAGE_SECONDS: Final = 2.0
 
 
 class Metrics:
@@ -43,7 +48,6 @@ class Metrics:
             "result_waits": (pools.result_waits,),
             "large_responses": (pools.large_responses,),
         }
-        pending, failed = await engine.outbox_counts()
         return Reading(
             ready=self._readiness.refusal() is None,
             parts={
@@ -56,5 +60,22 @@ class Metrics:
             queue_capacity=engine.queue_capacity,
             used={name: sum(pool.used for pool in some) for name, some in held.items()},
             limits={name: sum(pool.total for pool in some) for name, some in held.items()},
-            outbox={"pending": pending, "failed": failed},
+            stored=await self._stored(),
         )
+
+    async def _stored(self) -> Stored | None:
+        """A storage in trouble does not keep the rest from being told: that is when one looks."""
+        with anyio.move_on_after(STORAGE_SECONDS):
+            try:
+                pending, failed = await self._engine.outbox_counts()
+                room = await self._engine.storage_room()
+            except (StorageUnavailableError, StoreClosedError):
+                return None
+            return Stored(
+                outbox={"pending": pending, "failed": failed},
+                charged=room.charged_bytes,
+                quota=room.quota_bytes,
+                free=room.free_bytes,
+                reserve=room.reserve_bytes,
+            )
+        return None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rookhold_server.jobs.admission import Lease
     from rookhold_server.jobs.permits import MemoryPermits
     from rookhold_server.jobs.ports import Admission, JobStore, LiveBus, Scheduling
+    from rookhold_server.metrics.recorder import Recorder
     from rookhold_store.operations import Participant
     from rookhold_types.clock import Clock
     from rookhold_types.jobs import JobSpec
@@ -58,6 +59,7 @@ class Acceptor:
         live: LiveBus,
         permits: MemoryPermits,
         clock: Clock,
+        recorder: Recorder,
         stopped: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -67,7 +69,7 @@ class Acceptor:
         self._permits = permits
         self._clock = clock
         self._stopped = stopped
-        self._disk = DiskWatch()
+        self._disk = DiskWatch(recorder)
 
     async def replay_of(self, tenant: str, key: str, fingerprint: str) -> Submitted | None:
         """What an earlier request with this key made; Refusal if it was another request."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from rookhold_exec.executor import Executor, Posture
     from rookhold_server.metrics.recorder import Recorder
+    from rookhold_server.storage import Room
     from rookhold_server.tracing.spans import Tracer
     from rookhold_store import Store
     from rookhold_store.operations import Participant
@@ -131,6 +132,7 @@ class Engine:
             live=live,
             permits=permits,
             clock=clock,
+            recorder=recorder,
             stopped=lambda: self._stopped,
         )
         self._canceller = Canceller(
@@ -396,6 +398,10 @@ class Engine:
     async def outbox_counts(self) -> tuple[int, int]:
         """How many jobs wait for their signature, and how many were given up."""
         return await self._storage.read(lambda reads: reads.outbox_counts())
+
+    async def storage_room(self) -> Room:
+        """How much is stored and may be, of all tenants, and what disk is left."""
+        return await self._storage.room()
 
     async def storage_probe(self) -> bool:
         """Whether the store answers; never raises. The cadence is the caller's."""

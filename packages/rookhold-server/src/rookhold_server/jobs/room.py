@@ -18,6 +18,7 @@ from rookhold_store.quota import free_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rookhold_server.metrics.recorder import Recorder
     from rookhold_store import StorageLimits
 
 log = logging.getLogger(__name__)
@@ -58,13 +59,17 @@ def _mib(count: int | str) -> str:
 
 
 class DiskWatch:
-    """Logs when jobs begin to be refused for the disk, and when they are taken again; once each."""
+    """Counts the jobs that are refused for the disk, and logs when that begins and when it ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self._short = False
 
     def refused(self, error: Exception) -> None:
-        if isinstance(error, StorageFullError) and not self._short:
+        if not isinstance(error, StorageFullError):
+            return
+        self._recorder.disk_refused("reserve" if isinstance(error, ReserveReachedError) else "full")
+        if not self._short:
             self._short = True
             log.error(
                 "too little free disk to accept jobs; " + _WHAT_TO_DO,  # noqa: G003  # constants

@@ -33,6 +33,7 @@ F = TypeVar("F", Counter, Gauge, Histogram)
 _CLASSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", OTHER)
 _STATUSES: Final = (*sorted(status.value for status in TERMINAL), "aborted")
 _PARTS: Final = ("startup", "storage", "scheduler", "accepting")
+DISK_REASONS: Final = ("reserve", "full")
 _RESOURCES: Final = ("submit_bodies", "streams", "result_waits", "large_responses")
 
 
@@ -45,7 +46,17 @@ class Reading(Struct, frozen=True, kw_only=True):
     queue_capacity: int
     used: Mapping[str, int]  # by resource
     limits: Mapping[str, int]
+    stored: Stored | None  # None where the storage did not tell: the gauges stay as they were
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """What only the storage knows. In bytes; a quota or reserve of 0 is none."""
+
     outbox: Mapping[str, int]  # `pending` and `failed`
+    charged: int
+    quota: int
+    free: int
+    reserve: int
 
 
 class PrometheusRecorder(Recorder):
@@ -126,6 +137,13 @@ class PrometheusRecorder(Recorder):
             STORAGE_SECONDS,
             operation=work,
         )
+        self._disk_refusals = counter(
+            "storage_disk_refusals", "Jobs refused for want of disk.", reason=DISK_REASONS
+        )
+        self._charged = gauge("storage_charged_bytes", "What all jobs are charged.")
+        self._quota = gauge("storage_quota_bytes", "What they may be charged; 0 for no limit.")
+        self._free = gauge("storage_disk_free_bytes", "Free disk under the database.")
+        self._reserve = gauge("storage_disk_reserve_bytes", "What of it is to stay free.")
         self._truncations = counter(
             "output_truncations",
             "Streams that were cut, and evidence that is incomplete.",
@@ -169,10 +187,16 @@ class PrometheusRecorder(Recorder):
             (self._parts, reading.parts),
             (self._used, reading.used),
             (self._limits, reading.limits),
-            (self._outbox, reading.outbox),
         ):
             for name, value in values.items():
                 gauge.labels(name).set(value)
+        if (stored := reading.stored) is not None:
+            for name, count in stored.outbox.items():
+                self._outbox.labels(name).set(count)
+            self._charged.set(stored.charged)
+            self._quota.set(stored.quota)
+            self._free.set(stored.free)
+            self._reserve.set(stored.reserve)
 
     def request_began(self) -> None:
         self._active.inc()
@@ -210,6 +234,9 @@ class PrometheusRecorder(Recorder):
         self._storage_seconds.labels(work.value).observe(seconds)
         if failed:
             self._errors.labels(work.value).inc()
+
+    def disk_refused(self, reason: str) -> None:
+        self._disk_refusals.labels(reason).inc()
 
     def truncated(self, kind: str) -> None:
         self._truncations.labels(kind).inc()

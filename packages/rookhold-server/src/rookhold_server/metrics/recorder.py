@@ -67,6 +67,9 @@ class Recorder:
 
     def stored(self, work: StorageWork, seconds: float, *, failed: bool) -> None: ...
 
+    def disk_refused(self, reason: str) -> None:
+        """A job, for want of disk: `reserve` where what is left is to stay free, else `full`."""
+
     def truncated(self, kind: str) -> None:
         """`stdout`, `stderr`, or `evidence` where something is missing that was seen."""
 
