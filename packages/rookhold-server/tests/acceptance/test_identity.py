@@ -15,9 +15,11 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from forgeries import Forger
 from gateway import Gateway, eventually
 from issuer import AUDIENCE, Issuer, SigningKey
 
@@ -463,6 +465,23 @@ def test_9_the_document_names_the_provider(site: Site) -> None:
         "scopes_supported": [scope.value for scope in Scope],
         "resource_name": "Rookhold execution gateway",
     }
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.soak)])
+def test_c8_no_forged_token_is_anybodys(site: Site, count: int) -> None:
+    seed = int(os.environ.get("ROOKHOLD_FAULT_SEED", "7"), 16)
+    forger = Forger(Random(seed), site.issuer, [site.tokens["all"], site.legacy])
+    with closing(site.connect()) as connection:
+        for token in forger.forgeries(count):
+            answer = site.call("GET", "/v1/whoami", token, connection=connection)
+            assert (answer.status, answer.code) in {
+                (401, "invalid_api_key"),
+                (401, "invalid_authorization"),
+            }, token
+        assert (
+            site.call("GET", "/v1/whoami", site.issuer.token(), connection=connection).status == 200
+        )
+    assert "Traceback" not in site.log()
 
 
 def test_no_secret_is_in_the_log(site: Site) -> None:
