@@ -17,7 +17,10 @@ TENANT = "acme"
 CHILD = Path(__file__).parent / "programs" / "engine_until_killed.py"
 
 
-@pytest.mark.parametrize("accepted", [1, 7, 20])
+@pytest.mark.parametrize(
+    "accepted",
+    [pytest.param(1, marks=pytest.mark.soak), 7, pytest.param(20, marks=pytest.mark.soak)],
+)
 async def test_a_kill_in_the_middle_of_twenty_jobs_loses_and_doubles_none(
     kit, tmp_path, job, submit, accepted
 ):
