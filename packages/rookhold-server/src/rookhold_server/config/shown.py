@@ -50,7 +50,7 @@ _DEFAULTS: Final[Mapping[str, Callable[[Settings], Any]]] = MappingProxyType(
         "ROOKHOLD_UNSAFE_ALLOW_NAIVE": lambda s: s.allow_naive,
         "ROOKHOLD_UNSAFE_ALLOW_PUBLIC_DEV": lambda s: s.allow_public_dev,
         "ROOKHOLD_API_KEYS": lambda s: "the public key" if s.api_keys.any_public else None,
-        "ROOKHOLD_OTEL_SAMPLE_PERCENT": lambda s: None if s.tracing is None else 100,
+        "ROOKHOLD_OTEL_SAMPLE_PERCENT": lambda s: s.tracing and s.tracing.sample_percent,
         "ROOKHOLD_ATTESTATION_MODE": lambda s: "off" if s.signing_key_file is None else "sign",
     }
 )
