@@ -7,6 +7,7 @@ disk would make it meet, and nobody above has to know.
 from __future__ import annotations
 
 import ctypes
+import errno
 import shutil
 import threading
 import time
@@ -34,6 +35,7 @@ class How(StrEnum):
 
     EIO = "eio"
     ENOSPC = "enospc"  # only where space is asked for; otherwise nothing happens
+    EDQUOT = "edquot"  # a write would go beyond the quota of the file system
     SHORT = "short"  # half of a write, then no space
     SLOW = "slow"
     LOST = "lost"  # a sync fails, and what it was for is forgotten by the next one
@@ -72,6 +74,7 @@ _L: Final = ctypes.c_longlong
 _OPEN: Final = ctypes.CFUNCTYPE(_I, _P, _P, _P, _I, _P)
 _DELETE: Final = ctypes.CFUNCTYPE(_I, _P, ctypes.c_char_p, _I)
 _READ: Final = ctypes.CFUNCTYPE(_I, _P, _P, _I, _L)
+_WRITE: Final = ctypes.CFUNCTYPE(_I, _P, _P, _I, _L, use_errno=True)
 _TRUNCATE: Final = ctypes.CFUNCTYPE(_I, _P, _L)
 _SYNC: Final = ctypes.CFUNCTYPE(_I, _P, _I)
 _SIZE: Final = ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(_L))
@@ -227,6 +230,9 @@ class FaultyDisk:
                 return _ENOSPC.get(kind)
             case How.LOST if kind == "sync":
                 return _EIO[kind]
+            case How.EDQUOT if kind == "write":
+                ctypes.set_errno(errno.EDQUOT)  # what SQLite then finds as the system's word
+                return _EIO[kind]
             case _:
                 return None
 
@@ -281,7 +287,7 @@ class FaultyDisk:
             "read": (_READ, partial(self._plain, "read", side, read)),
             "size": (_SIZE, partial(self._plain, "size", side, size)),
             "shm": (_SHM_MAP, partial(self._plain, "shm", side, shm)),
-            "write": (_READ, partial(self._write, side, write)),
+            "write": (_WRITE, partial(self._write, side, write)),
             "truncate": (_TRUNCATE, partial(self._truncate, side, truncate)),
             "sync": (_SYNC, partial(self._sync, side, sync, read, length)),
         }

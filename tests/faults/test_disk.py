@@ -134,16 +134,20 @@ def append_a_lot(jobs: Jobs, job_id: str) -> None:
         jobs.append(job_id, *["x" * 16_000] * 16)
 
 
-@pytest.mark.parametrize("kinds", [("write",), ("shm",)], ids=str)
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [(How.ENOSPC, "write"), (How.ENOSPC, "shm"), (How.EDQUOT, "write")],
+    ids=["full", "full for the index of the log", "over quota"],
+)
 def test_no_space_is_told_as_such_and_is_over_when_there_is_some(
-    place: Path, kinds: tuple[str, ...]
+    place: Path, how: How, kind: str
 ) -> None:
     with FaultyDisk(place / "s" / "jobs.db") as disk, opened(disk.path) as store:
         jobs = Jobs(store)
         running = jobs.running()
         with store.reader() as view:
             view.last_seq(running)
-            disk.fail(How.ENOSPC, *kinds)
+            disk.fail(how, kind)
             with pytest.raises(StorageFullError):
                 append_a_lot(jobs, running)
         disk.heal()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -189,6 +190,23 @@ def _no_room_for_index(exc: Exception) -> bool:
     """Whether the log's index could not grow, which lies in a file of its own beside the log."""
     code: object = getattr(exc, "extendedresult", None)
     return isinstance(exc, apsw.IOError) and code == apsw.SQLITE_IOERR_SHMSIZE
+
+
+def seen(db: apsw.Connection, exc: BaseException) -> BaseException:
+    """Return what a connection met as what it was: SQLite knows no quota of a file system.
+
+    To be asked right after the failure, while the connection still has the system's own word.
+    """
+    over_quota = (
+        isinstance(exc, apsw.IOError)
+        and getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
+        and db.system_errno == errno.EDQUOT
+    )
+    if not over_quota:
+        return exc
+    full = apsw.FullError("the file system's quota is used up")
+    full.__cause__ = exc
+    return full
 
 
 def translated(exc: BaseException) -> BaseException:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import apsw
 
-from rookhold_store.connection import as_ours, translated
+from rookhold_store.connection import as_ours, seen, translated
 from rookhold_store.errors import StorageUnavailableError, StoreClosedError, StoreError
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ class Writer:
                     outcomes.append((future, *self._run(work)))
                 self._db.execute("COMMIT")
         except BaseException as exc:  # noqa: BLE001  # whatever it is, every caller must hear of it
+            failure = _shared_failure(seen(self._db, exc))
             self._abandon()
-            failure = _shared_failure(exc)
             outcomes = [(future, None, alone or failure) for future, _, alone in outcomes]
             outcomes += [(future, None, failure) for _, future, _ in batch[len(outcomes) :]]
         # First what is kept beside the file: whoever has an answer finds it as of that answer.
@@ -209,8 +209,9 @@ class Writer:
         except BaseException as exc:
             if not self._db.in_transaction:
                 raise
+            failure = translated(seen(self._db, exc))
             self._db.execute("ROLLBACK")
-            return None, translated(exc)
+            return None, failure
         self._db.execute("COMMIT")
         return result, None
 
@@ -222,9 +223,10 @@ class Writer:
         except BaseException as exc:  # a participant may raise anything; it is the caller's
             if not self._db.in_transaction:  # SQLite rolled everything back: full, I/O, memory
                 raise
+            failure = translated(seen(self._db, exc))
             self._db.execute("ROLLBACK TO operation")
             self._db.execute("RELEASE operation")
-            return None, translated(exc)
+            return None, failure
         self._db.execute("RELEASE operation")
         return result, None
 
