@@ -150,7 +150,7 @@ class Assault:
             return
         self.struck[role] += 1
         self.say(f"{self.struck.total()}: {role} after {delay:.3f} s")
-        ended = self._judge(self._finished(job_id), role)
+        ended = self._judge(self._finished(job_id))
         self.ends[ended] += 1
         following = self.client.run("bash", "echo next", wait_seconds=60)
         assert (following.status, following.stdout) == ("succeeded", "next\n")
@@ -159,12 +159,8 @@ class Assault:
         assert eventually(GONE_SECONDS, lambda: not alive(doomed)), f"outlived by {alive(doomed)}"
         self._look()
 
-    def _judge(self, detail: JobDetail, role: str) -> str:
-        """Say how the job ended, which is as an error or, if it was quicker, well.
-
-        A gofer takes its sandbox along, and to tell this from a job's own end it has to be met
-        before `runsc` has collected it, which does not always succeed (docs/reliability.md).
-        """
+    def _judge(self, detail: JobDetail) -> str:
+        """Say how the job ended, which is as an error or, if it was quicker, well."""
         receipt = detail.receipt
         assert receipt is not None
         assert (receipt["outcome"], receipt["job_id"]) == (detail.status, detail.job_id)
@@ -172,8 +168,6 @@ class Assault:
             sizes = [each["size_bytes"] for each in receipt["artifacts"]]
             assert sizes == [SIZE, SIZE], "succeeded, but not whole"
             return "unhurt"
-        if role == "gofer" and (detail.status, detail.killed_by) == ("failed", "signal-9"):
-            return "taken for its own end"
         assert (detail.status, detail.killed_by in HURT) == ("error", True), receipt
         if detail.killed_by is not None:
             return "error in collection"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -287,20 +288,40 @@ def test_a_process_of_the_runtime_that_is_killed_costs_its_job_alone(
     async def scenario() -> None:
         running, events = await begun(harness, "echo up; sleep 60")
         os.kill(below(harness)[victim], 9)
-        assert victim == "gofer" or [event async for event in events]
         async for _ in events:
             pass
         report = await running.wait()
-        # Without its gofer a sandbox kills its workload; where that ends first, it is what is told.
-        told = {None, "signal-9"} if victim == "gofer" else {None}
-        assert report.killed_by in told
-        ended = JobStatus.ERROR if report.killed_by is None else JobStatus.FAILED
-        assert (report.status, report.exit_code) == (ended, None)
+        assert (report.status, report.killed_by, report.exit_code) == (JobStatus.ERROR, None, None)
 
     harness.do(scenario())
     assert nothing_is_left(launcher_of(harness))
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert harness.run("bash", "echo next").stdout == b"next\n"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["its-gofer-was-killed", "it-killed-itself"])
+def test_who_killed_a_job_is_known_however_late_the_supervisor_looks(
+    harness: Harness, *, own: bool
+) -> None:
+    async def scenario() -> None:
+        code = "echo up; sleep 0.1; kill -9 $$" if own else "echo up; sleep 60"
+        running, events = await begun(harness, code)
+        there = below(harness)
+        os.kill(there["supervisor"], signal.SIGSTOP)
+        try:
+            if not own:
+                os.kill(there["gofer"], signal.SIGKILL)
+            time.sleep(0.5)  # long enough for all that follows from it
+        finally:
+            os.kill(there["supervisor"], signal.SIGCONT)
+        async for _ in events:
+            pass
+        report = await running.wait()
+        expected = (JobStatus.FAILED, "signal-9") if own else (JobStatus.ERROR, None)
+        assert (report.status, report.killed_by) == expected
+
+    harness.do(scenario())
+    assert nothing_is_left(launcher_of(harness))
 
 
 def runs(pid: int) -> bool:

@@ -23,6 +23,7 @@ _MOUNT, _UMOUNT2, _PIVOT_ROOT = _nr(165, 40), _nr(166, 39), _nr(155, 41)
 _KEYCTL = _nr(250, 219)
 _CAPSET, _SIGNALFD4, _PRCTL, _SIGACTION = _nr(126, 91), _nr(289, 74), _nr(157, 167), _nr(13, 134)
 _OPEN_TREE, _MOVE_MOUNT, _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 428, 429, 436, 437, 442
+_PIDFD_GETFD = 438
 
 
 def _typed(*types: type) -> ctypes._NamedFuncPointer:
@@ -132,6 +133,11 @@ def open_plain(path: bytes, flags: int) -> int:
 def close_from(first: int, *, on_exec: bool = False) -> None:
     """Close every descriptor from `first` up, or let the next exec do that."""
     _check(_longs(_CLOSE_RANGE, first, 0xFFFFFFFF, 4 if on_exec else 0, 0, 0))
+
+
+def descriptor_of(process: int, number: int) -> int:
+    """Return a descriptor of our own of what `number` is to the process of a pidfd; it closes."""
+    return int(_check(_longs(_PIDFD_GETFD, process, number, 0, 0, 0)))
 
 
 def prctl(option: int, value: int = 0, third: int = 0) -> None:

@@ -3,8 +3,11 @@
 runsc ends with its workload, and its log says how that ended. The gofer, which serves the sandbox
 its files, is no child of ours: its death is seen by a descriptor, and its cause read from the
 zombie that runsc has not collected yet. runsc itself kills it at every end, but only once it has
-collected the sandbox; so a gofer that a signal ended beside a living sandbox was killed by others,
-and the sandbox will kill its workload over that.
+collected the sandbox; so a gofer that failed beside a living sandbox was ended by others.
+
+A sandbox that sees its gofer hang up kills its workload, and then runsc says what it says of a job
+that has killed itself. So the gofer's ends of their sockets are held open here as well: its sandbox
+goes on, and waits, until its death was seen, however late that is.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import select
 
 from rookhold_exec.launcher.family import Family
 from rookhold_exec.launcher.gvisor.ending import ending
+from rookhold_exec.launcher.kernel import descriptor_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ class Runtime(Family):
         """Watch for an end of the gofer before its time."""
         self._gofer, self._sandbox = gofer, sandbox
         self._watching = os.pidfd_open(gofer)
+        _hold_sockets(gofer, self._watching)
         self._poll.register(self._watching, select.EPOLLIN)
 
     def reap(self, *, wait: bool = False) -> bool:
@@ -58,7 +63,8 @@ class Runtime(Family):
         self._poll.unregister(self._watching)
         os.close(self._watching)
         self._watching = -1
-        self.lost = _was_killed(self._gofer) and _lives(self._sandbox)
+        self.lost = _has_failed(self._gofer) and _lives(self._sandbox)
+        self.ended = self.ended or self.lost  # nothing else is to be waited for
 
     def _learn(self) -> None:
         told = ending(*self._told_in)
@@ -75,10 +81,20 @@ class Runtime(Family):
             raise RuntimeLostError
 
 
-def _was_killed(pid: int) -> bool:
-    """Say whether a signal ended this process, which has not been collected yet."""
+def _hold_sockets(pid: int, process: int) -> None:
+    """Keep a descriptor of each socket of that process, until this one ends."""
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                descriptor_of(process, int(name))
+        except OSError:  # a file that it has closed meanwhile, or Yama at its strictest
+            continue
+
+
+def _has_failed(pid: int) -> bool:
+    """Say whether a signal or an error ended this process, which has not been collected yet."""
     fields = _stat(pid)
-    return fields[:1] == [b"Z"] and os.WIFSIGNALED(int(fields[49]))
+    return fields[:1] == [b"Z"] and fields[49] != b"0"
 
 
 def _lives(pid: int) -> bool:
