@@ -21,7 +21,12 @@ def say(
 ) -> Iterator[Callable[[str], None]]:
     """Say one line: always to the log, and on the terminal where the run is a soak."""
     lines: list[str] = []
-    yield lines.append
+
+    def keep(line: str) -> None:
+        lines.append(line)
+        request.node.user_properties.append(("said", line))  # for whoever reports from a VM
+
+    yield keep
     name = request.node.name.replace("/", "-")
     if FOLDER and lines:
         folder = Path(FOLDER)

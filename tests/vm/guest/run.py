@@ -38,12 +38,17 @@ class Reporter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
-            text = "" if report.passed else _text(report)
+            text = _said(report) if report.passed else _text(report)
             seconds = round(report.duration, 3)
             self.say("went", test=report.nodeid, how=report.outcome, seconds=seconds, text=text)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         self.say("ended", test=nodeid)
+
+
+def _said(report: pytest.TestReport) -> str:
+    lines = [str(value) for name, value in report.user_properties if name == "said"]
+    return "\n".join(lines)[-TEXT_LIMIT:]
 
 
 def _text(report: pytest.TestReport) -> str:
