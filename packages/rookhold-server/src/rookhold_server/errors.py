@@ -27,12 +27,6 @@ class InvalidSettingError(SettingError):
     code = "setting_invalid"
 
 
-class UnsupportedSettingError(SettingError):
-    """The variable belongs to a feature that this version does not have."""
-
-    code = "setting_unsupported"
-
-
 class ConflictingSettingError(SettingError):
     """The value contradicts another setting."""
 

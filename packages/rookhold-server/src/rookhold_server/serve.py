@@ -140,7 +140,8 @@ async def _announce(gateway: Gateway, started: anyio.Event) -> None:
     await started.wait()
     if gateway.engine.shutting_down:
         return
-    _log.info("listening on http://%s", gateway.address)
+    scheme = "http" if gateway.settings.certificate_file is None else "https"
+    _log.info("listening on %s://%s", scheme, gateway.address)
     if gateway.settings.signing_key_file is None:
         _log.info("attestations are off: there is no ROOKHOLD_ATTESTATION_KEY_FILE")
     while gateway.readiness.refusal() is not None:

@@ -23,6 +23,7 @@ from rookhold_server.config.state_directory import (
     ensure_database_directory,
     ensure_state_directory,
 )
+from rookhold_server.config.tls import listener_tls
 from rookhold_server.descriptors import claim_descriptors
 from rookhold_server.errors import ConflictingSettingError
 from rookhold_server.http.app import ROUTES, Application
@@ -47,6 +48,7 @@ from rookhold_types.service import PublicKeyView
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import AsyncIterator
 
     from rookhold_attestation import PrivateKey
@@ -94,6 +96,7 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
     check_settings(settings, effective_uid=os.geteuid())
     check_account(settings.user)
     key = _signing_key(settings)
+    tls = listener_tls(settings)
     identity = await open_identity(settings)
     await _check_metrics_token(settings, identity)
     if settings.state_directory is not None:
@@ -137,7 +140,9 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
             recorder=SILENT if recorder is None else recorder,
             tracer=tracer,
         )
-        yield _assemble(settings, identity, engine, key, listener, address, grant, recorder, tracer)
+        yield _assemble(
+            settings, identity, engine, key, listener, address, grant, recorder, tracer, tls
+        )
 
 
 def _executor(settings: Settings, grant: Grant | None) -> Executor:
@@ -171,6 +176,7 @@ def _assemble(
     grant: Grant | None,
     recorder: PrometheusRecorder | None,
     tracer: Tracer,
+    tls: ssl.SSLContext | None,
 ) -> Gateway:
     began = time.monotonic()
     pools = Pools()
@@ -198,7 +204,7 @@ def _assemble(
         engine=engine,
         pools=pools,
         readiness=readiness,
-        server=Server(Application(services)),
+        server=Server(Application(services), tls=tls),
         listener=listener,
         address=address,
         grant=grant,

@@ -7,7 +7,7 @@ import pytest
 
 from rookhold_server.config.address import Address
 from rookhold_server.config.settings import Settings, read_settings
-from rookhold_server.config.variables import NOT_BUILT, PARSERS
+from rookhold_server.config.variables import PARSERS
 from rookhold_server.errors import SettingError
 
 HOME = {"HOME": "/home/somebody"}
@@ -116,13 +116,8 @@ def test_no_other_variable_switches_production_on() -> None:
 
 
 def test_empty_means_unset() -> None:
-    empty = dict.fromkeys((*PARSERS, *NOT_BUILT), "")
+    empty = dict.fromkeys(PARSERS, "")
     assert read_settings(HOME | empty) == read_settings(HOME)
-
-
-@pytest.mark.parametrize("name", sorted(NOT_BUILT))
-def test_a_variable_of_a_feature_not_built_refuses_the_start(name: str) -> None:
-    assert refusal(**{name.removeprefix("ROOKHOLD_"): SECRET}) == ("setting_unsupported", name)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_without_keys_the_public_one_works_and_is_announced(server: Server) -> N
 @pytest.mark.parametrize(
     ("settings", "code", "variable"),
     [
-        ({"TLS_CERT_FILE": SECRET}, "setting_unsupported", "ROOKHOLD_TLS_CERT_FILE"),
+        ({"TLS_CERT_FILE": SECRET}, "setting_required", "ROOKHOLD_TLS_KEY_FILE"),
         ({"API_KEYS": f"a:{SECRET},b:{SECRET}"}, "setting_invalid", "ROOKHOLD_API_KEYS"),
         ({"ADDR": "0.0.0.0:0", "SANDBOX": "auto"}, "setting_unsafe", "ROOKHOLD_ADDR"),
         (

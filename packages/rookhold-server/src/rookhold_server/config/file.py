@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rookhold_server.config.values import MalformedValueError
-from rookhold_server.config.variables import INTERNAL, NOT_BUILT, PARSERS
+from rookhold_server.config.variables import INTERNAL, PARSERS
 from rookhold_server.errors import InvalidSettingError, UnsafeSettingError
 from rookhold_server.identity.secret_files import (
     SecretFileError,
@@ -74,7 +74,7 @@ def _settings(data: bytes) -> dict[str, str]:
 
 
 def _text(name: str, value: object) -> str:
-    if name not in (PARSERS.keys() - INTERNAL) | NOT_BUILT or name == FILE:
+    if name not in PARSERS.keys() - INTERNAL or name == FILE:
         told = f" ({name})" if _NAME.fullmatch(name) else ""
         raise InvalidSettingError(FILE, f"has a name that is no setting of such a file{told}")
     match value:

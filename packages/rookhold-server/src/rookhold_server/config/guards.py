@@ -32,9 +32,12 @@ def check_settings(settings: Settings, *, effective_uid: int) -> None:
         raise UnsafeSettingError(
             "ROOKHOLD_API_KEYS", "production refuses public development keys and short ones"
         )
-    if not settings.address.is_loopback and not settings.tls_terminated_by_proxy:
+    encrypted = settings.certificate_file is not None or settings.tls_terminated_by_proxy
+    if not settings.address.is_loopback and not encrypted:
         raise UnsafeSettingError(
-            "ROOKHOLD_ADDR", "plain HTTP beyond loopback needs ROOKHOLD_TLS_TERMINATED_BY_PROXY"
+            "ROOKHOLD_ADDR",
+            "plain HTTP beyond loopback needs ROOKHOLD_TLS_CERT_FILE, or a proxy that ends TLS and "
+            "ROOKHOLD_TLS_TERMINATED_BY_PROXY",
         )
     if not settings.seccomp:
         raise UnsafeSettingError("ROOKHOLD_SECCOMP", "production does not run without the filter")

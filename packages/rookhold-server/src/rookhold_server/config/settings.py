@@ -13,12 +13,11 @@ from rookhold_server.config.file import gathered
 from rookhold_server.config.oidc import OidcSettings, read_oidc
 from rookhold_server.config.tracing import TracingSettings, read_tracing
 from rookhold_server.config.values import Hidden, MalformedValueError
-from rookhold_server.config.variables import CLIENT_ONLY, NOT_BUILT, PARSERS, PREFIX
+from rookhold_server.config.variables import CLIENT_ONLY, PARSERS, PREFIX
 from rookhold_server.errors import (
     ConflictingSettingError,
     InvalidSettingError,
     RequiredSettingError,
-    UnsupportedSettingError,
 )
 from rookhold_server.identity.api_keys import ApiKeys, parse_api_keys
 
@@ -34,6 +33,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     production: bool
     address: Address
+    certificate_file: Path | None  # both or neither
+    certificate_key_file: Path | None
     tls_terminated_by_proxy: bool
     user: str | None  # the account that a server started as root gives itself up for
     state_directory: Path | None  # where development keeps its state; None if nothing is kept there
@@ -79,21 +80,24 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Refuses the first variable that is unsupported, malformed or contradicts another."""
+    """Refuses the first variable that is malformed or contradicts another."""
     environ = gathered(environ)
     given = {name: text for name, text in environ.items() if name.startswith(PREFIX)}
-    for name in sorted(given.keys() & NOT_BUILT):
-        raise UnsupportedSettingError(name, "this version does not have the feature it configures")
     value = _Parsed(given)
     production: bool = value("ROOKHOLD_ENV", False)
     workers: int = value("ROOKHOLD_WORKERS", min(256, max(2, len(os.sched_getaffinity(0)))))
     state_directory = None if production else _state_directory(environ, given)
     state = state_directory or _PRODUCTION_STATE
-    credentials_file, pepper_file = _credential_files(value)
+    credentials_file, pepper_file = _pair(
+        value, "ROOKHOLD_CREDENTIALS_FILE", "ROOKHOLD_CREDENTIAL_PEPPER_FILE"
+    )
+    certificate, certificate_key = _pair(value, "ROOKHOLD_TLS_CERT_FILE", "ROOKHOLD_TLS_KEY_FILE")
     oidc = read_oidc(given.keys(), value)
     settings = Settings(
         production=production,
         address=value("ROOKHOLD_ADDR", Address("127.0.0.1", 7300)),
+        certificate_file=certificate,
+        certificate_key_file=certificate_key,
         tls_terminated_by_proxy=value("ROOKHOLD_TLS_TERMINATED_BY_PROXY", False),
         state_directory=state_directory,
         user=value("ROOKHOLD_USER", None),
@@ -142,7 +146,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         ready_fd=value("ROOKHOLD_READY_FD", None),
         lifeline_fd=value("ROOKHOLD_LIFELINE_FD", None),
         supervisor_fd=value("ROOKHOLD_SUPERVISOR_FD", None),
-        unknown_variables=tuple(sorted(given.keys() - PARSERS.keys() - NOT_BUILT - CLIENT_ONLY)),
+        unknown_variables=tuple(sorted(given.keys() - PARSERS.keys() - CLIENT_ONLY)),
     )
     _check_ranges_together(settings)
     return settings
@@ -193,19 +197,15 @@ def _state_directory(environ: Mapping[str, str], given: Mapping[str, str]) -> Pa
     raise RequiredSettingError(unset, "needed where neither XDG_STATE_HOME nor HOME is set")
 
 
-def _credential_files(value: _Parsed) -> tuple[Path | None, Path | None]:
-    """Neither is of use without the other; what is in them is read later, by whoever serves."""
-    file: Path | None = value("ROOKHOLD_CREDENTIALS_FILE", None)
-    pepper: Path | None = value("ROOKHOLD_CREDENTIAL_PEPPER_FILE", None)
-    if file is not None and pepper is None:
-        raise RequiredSettingError(
-            "ROOKHOLD_CREDENTIAL_PEPPER_FILE", "needed with ROOKHOLD_CREDENTIALS_FILE"
-        )
-    if pepper is not None and file is None:
-        raise RequiredSettingError(
-            "ROOKHOLD_CREDENTIALS_FILE", "needed with ROOKHOLD_CREDENTIAL_PEPPER_FILE"
-        )
-    return file, pepper
+def _pair(value: _Parsed, one: str, other: str) -> tuple[Path | None, Path | None]:
+    """Two files of which neither is of use alone; what is in them is read by whoever serves."""
+    first: Path | None = value(one, None)
+    second: Path | None = value(other, None)
+    if first is not None and second is None:
+        raise RequiredSettingError(other, f"needed with {one}")
+    if second is not None and first is None:
+        raise RequiredSettingError(one, f"needed with {other}")
+    return first, second
 
 
 def _signing_key_file(value: _Parsed, *, production: bool) -> Path | None:

@@ -1,4 +1,4 @@
-"""Every variable of the contract: the ones that are read, and the ones of features not built."""
+"""Every variable of the contract, and what its text must be."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "ROOKHOLD_CONFIG_FILE": values.path,
         "ROOKHOLD_ENV": values.word_choice(_ENVIRONMENTS),
         "ROOKHOLD_ADDR": parse_address,
+        "ROOKHOLD_TLS_CERT_FILE": values.path,
+        "ROOKHOLD_TLS_KEY_FILE": values.path,
         "ROOKHOLD_TLS_TERMINATED_BY_PROXY": values.boolean,
         "ROOKHOLD_USER": values.account,
         "ROOKHOLD_DB": values.path,
@@ -100,14 +102,6 @@ PARSERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
 
 # Between a parent and its gateway, not for operators.
 INTERNAL: Final = frozenset({"ROOKHOLD_READY_FD", "ROOKHOLD_LIFELINE_FD", "ROOKHOLD_SUPERVISOR_FD"})
-
-# Refused rather than ignored: an operator who sets one relies on it.
-NOT_BUILT: Final = frozenset(
-    {
-        "ROOKHOLD_TLS_CERT_FILE",
-        "ROOKHOLD_TLS_KEY_FILE",
-    }
-)
 
 # Client commands read these under the same prefix; the server neither reads nor warns.
 CLIENT_ONLY: Final = frozenset({"ROOKHOLD_BASE_URL", "ROOKHOLD_API_KEY"})

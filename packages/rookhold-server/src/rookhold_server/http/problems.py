@@ -22,7 +22,7 @@ MALFORMED_REQUEST: Final = "malformed_request"
 TRANSPORT_ERRORS: Final = MappingProxyType(
     {
         MALFORMED_REQUEST: ErrorFact(
-            status=400, retryable=False, retry_after=None, message="This is not an HTTP/1 request."
+            status=400, retryable=False, retry_after=None, message="This is not a request."
         )
     }
 )
@@ -49,11 +49,23 @@ def internal_error(request_id: str) -> tuple[int, bytes]:
     return fact.status, _envelope("internal_error", fact.message, request_id, fact)
 
 
-def malformed_request() -> tuple[Headers, bytes]:
+def malformed_request(message: str | None = None) -> tuple[Headers, bytes]:
     """Headers and body for what the transport refuses; the status is the parser's."""
     fact = TRANSPORT_ERRORS[MALFORMED_REQUEST]
     request_id = new_request_id()
-    body = _envelope(MALFORMED_REQUEST, fact.message, request_id, fact)
+    return _alone(
+        request_id, _envelope(MALFORMED_REQUEST, message or fact.message, request_id, fact)
+    )
+
+
+def internal_answer() -> tuple[Headers, bytes]:
+    """Headers and body for a request whose application ended without an answer."""
+    request_id = new_request_id()
+    return _alone(request_id, internal_error(request_id)[1])
+
+
+def _alone(request_id: str, body: bytes) -> tuple[Headers, bytes]:
+    """Headers of an answer that no call stands behind."""
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", b"%d" % len(body)),

@@ -43,12 +43,15 @@ def stamp_of(path: Path) -> Stamp | None:
     return _stamp(found)
 
 
-def read_secret_file(path: Path, *, bytes_max: int, strict: bool) -> tuple[bytes, Stamp]:
+def read_secret_file(
+    path: Path, *, bytes_max: int, strict: bool, public: bool = False
+) -> tuple[bytes, Stamp]:
     """Return the content and the stamp it had before it was read.
 
     A regular file, and never by way of a link in its own place. `strict` (production) wants an
     absolute path of real directories that only root or this account may change, and a file that
-    nobody else may read. Raises a SecretFileError.
+    nobody else may read; one that is `public` others may read, but not write. Raises a
+    SecretFileError.
     """
     if strict:
         _check_way(path, os.geteuid())
@@ -60,7 +63,7 @@ def read_secret_file(path: Path, *, bytes_max: int, strict: bool) -> tuple[bytes
         raise UnreadableSecretFileError("cannot be read") from None
     try:
         found = os.fstat(descriptor)
-        _check_file(found, os.geteuid() if strict else None)
+        _check_file(found, os.geteuid() if strict else None, public=public)
         data = _read(descriptor, bytes_max)
     except OSError:
         raise UnreadableSecretFileError("cannot be read") from None
@@ -92,7 +95,7 @@ def check_for(path: Path, uid: int) -> None:
         raise UnreadableSecretFileError("cannot be read by the account of the server")
 
 
-def _check_file(found: os.stat_result, uid: int | None) -> None:
+def _check_file(found: os.stat_result, uid: int | None, *, public: bool = False) -> None:
     """With a `uid` also judge who may read it."""
     if not stat.S_ISREG(found.st_mode):
         raise UnsafeSecretFileError("must be a regular file")
@@ -100,7 +103,9 @@ def _check_file(found: os.stat_result, uid: int | None) -> None:
         return
     if found.st_uid not in {0, uid}:
         raise UnsafeSecretFileError("must belong to root or to the account of the server")
-    if found.st_mode & 0o077:
+    if public and found.st_mode & 0o022:
+        raise UnsafeSecretFileError("must not be writable for group and others")
+    if not public and found.st_mode & 0o077:
         raise UnsafeSecretFileError("must be closed to group and others (mode 0600)")
 
 

@@ -14,28 +14,42 @@ from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-from rookhold_server.http.transport.http1 import ClientGoneError, Http1
+from rookhold_server.http.transport.channel import HTTP2, NotTlsError, Plain, Secure
+from rookhold_server.http.transport.gone import ClientGoneError
+from rookhold_server.http.transport.http1 import Http1, refused_head
 
 if TYPE_CHECKING:
+    import ssl
+
+    from rookhold_server.http.transport.http2 import Http2
     from rookhold_server.http.transport.limits import TransportLimits
 
 __all__ = ["ClientGoneError", "Connection"]
 
-_READ_BYTES: Final = 1 << 16
 # From this share of its life on, a connection ends with its next answer rather than in one.
 _RETIREMENT: Final = 0.9
+_DROPPED_BYTES: Final = 1 << 16
 
 
 class Connection(TCPServer):
     """A connection is judged by `check` from outside; it starts no timer or task of its own."""
 
-    def __init__(self, *arguments: Any, limits: TransportLimits) -> None:
+    protocol: Http1 | Http2 | None = None  # type: ignore[assignment]  # no wrapper that chooses
+
+    def __init__(
+        self, *arguments: Any, limits: TransportLimits, tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__(*arguments)
         self._limits = limits
+        self._secure = tls is not None
+        self._channel = (
+            Plain(self.reader, self.writer)
+            if tls is None
+            else Secure(self.reader, self.writer, tls)
+        )
         self._socket = self.writer.get_extra_info("socket")
         self._opened = self._progress_at = self.loop.time()
         self._head_since: float | None = self._opened  # None while a request is being answered
-        self._written = 0
         self._accepted = 0
         self._ending = False
         # Each write waits until the kernel has all of it: at most one chunk is ever queued here.
@@ -47,25 +61,47 @@ class Connection(TCPServer):
 
     async def run(self) -> None:
         try:
-            peer, own = self._socket.getpeername(), self._socket.getsockname()
+            peer = parse_socket_addr(self._socket.family, self._socket.getpeername())
+            own = parse_socket_addr(self._socket.family, self._socket.getsockname())
+            spoken = await self._channel.open()
             async with TaskGroup(self.loop) as task_group:
-                self.protocol = Http1(  # type: ignore[assignment]  # the wrapper only chooses one
-                    self.app,
-                    self.config,
-                    self.context,
-                    task_group,
-                    ConnectionState(self.state),
-                    False,
-                    parse_socket_addr(self._socket.family, peer),
-                    parse_socket_addr(self._socket.family, own),
-                    self.protocol_send,
-                )
-                self.protocol.retiring = self._is_retiring  # type: ignore[attr-defined]
-                await self._read_data()
+                self.protocol = self._protocol(spoken, task_group, peer, own)
+                await self._read_data(self.protocol)
+        except NotTlsError:
+            await self._answer_plainly()
         except OSError:
-            pass  # the peer left before it could be asked for its address
+            pass  # the peer left before it could be asked for its address, or in its handshake
         finally:
             await self._close()
+
+    def _protocol(self, spoken: str, task_group: TaskGroup, peer: Any, own: Any) -> Http1 | Http2:
+        if spoken == HTTP2:
+            from rookhold_server.http.transport.http2 import Http2  # only where TLS is served
+
+            return Http2(
+                self.app, self.config, task_group, peer, own, self.protocol_send, self._limits
+            )
+        protocol = Http1(
+            self.app,
+            self.config,
+            self.context,
+            task_group,
+            ConnectionState(self.state),
+            self._secure,
+            peer,
+            own,
+            self.protocol_send,
+        )
+        protocol.retiring = self._is_retiring
+        return protocol
+
+    async def _answer_plainly(self) -> None:
+        """Tell a client that has forgotten the s of https; browsers show what they are told."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self.writer.write(refused_head(self.config))
+            self._begin_end()
+            while await self.reader.read(_DROPPED_BYTES):
+                pass
 
     async def protocol_send(self, event: Event) -> None:
         if isinstance(event, RawData):
@@ -77,24 +113,25 @@ class Connection(TCPServer):
 
     async def _write(self, data: bytes) -> None:
         try:
-            self.writer.write(data)
-            self._written += len(data)
-            await self.writer.drain()
-        except (ConnectionError, RuntimeError):  # gone, or already ended from our side
-            await self.protocol.handle(Closed())
+            self._channel.put(data)
+            await self._channel.drain()
+        except (OSError, RuntimeError):  # gone, or already ended from our side
+            if self.protocol is not None:
+                await self.protocol.handle(Closed())
             raise ClientGoneError from None
 
-    async def _read_data(self) -> None:
+    async def _read_data(self, protocol: Http1 | Http2) -> None:  # type: ignore[override]
         # Nothing may leave this coroutine: the task group would cancel a handler in mid-commit.
         with contextlib.suppress(OSError):  # a reset says no more than an end of file
-            await self._read_to_the_end()
-        await self.protocol.handle(Closed())
+            await protocol.initiate()
+            await self._read_to_the_end(protocol)
+        await protocol.handle(Closed())
 
-    async def _read_to_the_end(self) -> None:
+    async def _read_to_the_end(self, protocol: Http1 | Http2) -> None:
         dropped = 0
-        while data := await self.reader.read(_READ_BYTES):
+        while data := await self._channel.read():
             if not self._ending:
-                await self.protocol.handle(RawData(data))
+                await protocol.handle(RawData(data))
             elif (dropped := dropped + len(data)) > self._limits.linger_bytes:
                 break
 
@@ -106,7 +143,7 @@ class Connection(TCPServer):
         self._ending = True
         self._head_since = None
         with contextlib.suppress(OSError, RuntimeError):
-            self.writer.write_eof()
+            self._channel.end()
         self.loop.call_later(self._limits.linger_seconds, self.writer.transport.abort)
 
     async def _close(self) -> None:
@@ -119,18 +156,45 @@ class Connection(TCPServer):
         return self.context.terminated.is_set() or age > self._limits.lifetime_seconds * _RETIREMENT
 
     def check(self, now: float) -> None:
-        """Enforce the three deadlines; called every tick."""
+        """Enforce the deadlines; called every tick."""
         limits = self._limits
         buffered = self.writer.transport.get_write_buffer_size()
         if not buffered or (accepted := self._accepted_by_peer(buffered)) != self._accepted:
             self._progress_at = now
-            self._accepted = accepted if buffered else self._written
+            self._accepted = accepted if buffered else self._channel.written
         if (
             now - self._opened >= limits.lifetime_seconds
             or now - self._progress_at >= limits.write_seconds
-            or (self._head_since is not None and now - self._head_since >= limits.head_seconds)
+            or (self.protocol is not None and self.protocol.overdue(now))
         ):
             self.abort()
+        elif self._head_since is not None and now - self._head_since >= limits.head_seconds:
+            self.release()
+        elif self.protocol is not None and self._is_retiring():
+            self._say(self.protocol.retire())
+
+    def release(self) -> None:
+        """End a connection on which nothing is asked; one of HTTP/2 is told so, for its sake."""
+        said = self.idle and self.protocol is not None and self._say(self.protocol.retire())
+        if said:
+            self._begin_end()
+        else:
+            self.abort()
+
+    def retire(self) -> None:
+        """Let what is being answered be the last."""
+        if self.idle:
+            self.release()
+        elif self.protocol is not None:
+            self._say(self.protocol.retire())
+
+    def _say(self, data: bytes) -> bool:
+        """Hand over a few bytes without waiting for the peer to take them."""
+        if not data or self._ending:
+            return False
+        with contextlib.suppress(OSError, RuntimeError):
+            self._channel.put(data)
+        return True
 
     def _accepted_by_peer(self, buffered: int) -> int:
         """Bytes acknowledged.
@@ -141,9 +205,10 @@ class Connection(TCPServer):
         waiting = array("i", [0])
         with contextlib.suppress(OSError, ValueError):
             fcntl.ioctl(self._socket, termios.TIOCOUTQ, waiting)
-        return self._written - buffered - waiting[0]
+        return self._channel.written - buffered - waiting[0]
 
     def abort(self) -> None:
         """Close at once, whatever is buffered, and wake the reader wherever it waits."""
         self.writer.transport.abort()
-        self.protocol.end()  # type: ignore[attr-defined]  # ours, see `run`
+        if self.protocol is not None:
+            self.protocol.end()

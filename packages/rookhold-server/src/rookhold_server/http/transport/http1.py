@@ -16,24 +16,23 @@ import h11
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
-from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
 
-from rookhold_server.http.problems import malformed_request
+from rookhold_server.http.problems import internal_answer, malformed_request
+from rookhold_server.http.transport.gone import ClientGoneError
 from rookhold_server.http.transport.tunnel import SWITCH, Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hypercorn.config import Config
     from hypercorn.protocol.events import Event as StreamEvent
     from hypercorn.typing import ASGISendEvent, H11SendableEvent
 
 _CLOSE: Final = (b"connection", b"close")
+_SCHEMES: Final = frozenset({b"http", b"https"})
 _VERSIONS: Final = frozenset({b"1.0", b"1.1"})
 _AWAITED: Final = frozenset({h11.IDLE, h11.SEND_RESPONSE})  # the states in which an answer is due
-
-
-class ClientGoneError(ConnectionError):
-    """Raised to a handler that answers a peer which is no longer there."""
 
 
 class _Exchange(HTTPStream):
@@ -48,6 +47,17 @@ class _Exchange(HTTPStream):
             await self.send(StreamClosed(stream_id=self.stream_id))
         else:
             await super().app_send(message)
+
+    async def _send_error_response(self, status_code: int) -> None:
+        """Answer for an application that ended without an answer, in the envelope too."""
+        headers, body = internal_answer()
+        headers.append(_CLOSE)
+        await self.send(
+            Response(stream_id=self.stream_id, headers=headers, status_code=status_code)
+        )
+        await self.send(Body(stream_id=self.stream_id, data=body))
+        await self.send(EndBody(stream_id=self.stream_id))
+        self.state = ASGIHTTPState.CLOSED
 
 
 class Http1(H11Protocol):
@@ -185,8 +195,9 @@ class Http1(H11Protocol):
             if self.connection.their_state is not h11.ERROR:
                 raise
             return
-        if isinstance(event, h11.Response):  # one packet, where head and body fit in it
-            self._held_head = data
+        # One packet, where head and body fit in it; a body of unknown length may be long in coming.
+        if isinstance(event, h11.Response) and _has_length(event):
+            self._held_head = data or b""
             return
         data, self._held_head = self._held_head + (data or b""), b""
         if data:
@@ -222,6 +233,15 @@ class Http1(H11Protocol):
             self.end()
             await self.send(Closed())
 
+    def overdue(self, now: float) -> bool:
+        """Nothing: the deadlines of HTTP/1 are those of its connection."""
+        del now
+        return False
+
+    def retire(self) -> bytes:
+        """Nothing to say: the next answer will, see `retiring`."""
+        return b""
+
     def end(self) -> None:
         """Let the reader go, wherever it waits; it takes nothing more from this peer."""
         self._ended = True
@@ -229,6 +249,17 @@ class Http1(H11Protocol):
         if self._tunnel is not None:
             self._tunnel.end()
         self.can_read._event.set()  # type: ignore[attr-defined]  # its own `set` is a coroutine
+
+
+def refused_head(config: Config) -> bytes:
+    """Return a whole answer for a peer that speaks HTTP where TLS is spoken."""
+    headers, body = malformed_request("This listener speaks HTTPS only.")
+    lines = [*headers, _CLOSE, *config.response_headers("h11")]
+    return b"HTTP/1.1 400 \r\n" + b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n" + body
+
+
+def _has_length(answer: h11.Response) -> bool:
+    return any(name == b"content-length" for name, _ in answer.headers)
 
 
 def _has_body(request: h11.Request) -> bool:
@@ -253,6 +284,7 @@ def _two_framings(request: h11.Request) -> bool:
 
 def _origin_form(target: bytes) -> bytes:
     """Path and query of a target that names the server too (RFC 9112, section 3.2.2)."""
-    if target[:7].lower() == b"http://":
-        return b"/" + target[7:].partition(b"/")[2]
+    scheme, separator, rest = target.partition(b"://")
+    if separator and scheme.lower() in _SCHEMES:
+        return b"/" + rest.partition(b"/")[2]
     return target

@@ -17,6 +17,8 @@ class TransportLimits(Struct, frozen=True, kw_only=True):
     linger_seconds: float = 0.25  # reading and dropping what a refused peer still sends
     linger_bytes: int = 1 << 20
     head_bytes: int = 1 << 16
+    streams: int = 64  # requests at once on one connection of HTTP/2
+    window_bytes: int = 1 << 18  # of one body that no handler has taken; a connection has two
 
     @property
     def tick_seconds(self) -> float:

@@ -17,6 +17,8 @@ from rookhold_server.http.transport.connection import Connection
 from rookhold_server.http.transport.limits import TransportLimits
 
 if TYPE_CHECKING:
+    import ssl
+
     from rookhold_server.config.address import Address
 
 _log = logging.getLogger(__name__)
@@ -42,11 +44,18 @@ def bind(address: Address, *, backlog: int = TransportLimits().backlog) -> socke
 
 
 class Server:
-    """Serves one ASGI application on one listener."""
+    """Serves one ASGI application on one listener; with `tls`, over that alone."""
 
-    def __init__(self, app: Any, limits: TransportLimits = TransportLimits()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        app: Any,
+        limits: TransportLimits = TransportLimits(),  # noqa: B008 - frozen
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._app = ASGIWrapper(app)
         self._limits = limits
+        self._tls = tls
         self._config = _hypercorn_config(limits)
         self._context = WorkerContext(None)
         self._connections: set[Connection] = set()
@@ -109,7 +118,15 @@ class Server:
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         connection = Connection(
-            self._app, loop, self._config, self._context, {}, reader, writer, limits=self._limits
+            self._app,
+            loop,
+            self._config,
+            self._context,
+            {},
+            reader,
+            writer,
+            limits=self._limits,
+            tls=self._tls,
         )
         self._connections.add(connection)
         try:
@@ -130,8 +147,7 @@ class Server:
     async def _drain(self) -> None:
         await self._context.terminated.set()
         for connection in tuple(self._connections):
-            if connection.idle:
-                connection.abort()
+            connection.retire()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.drain_seconds):
                 await self._until_empty_or_cut()
