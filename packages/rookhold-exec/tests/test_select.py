@@ -4,8 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+from rookhold_exec.backends.gvisor import Gvisor
 from rookhold_exec.backends.namespaces import Namespaces
 from rookhold_exec.backends.namespaces_dev import NamespacesDev
 from rookhold_exec.backends.off import Off
@@ -14,7 +16,7 @@ from rookhold_exec.errors import (
     UnknownBackendError,
     UnsupportedPlatformError,
 )
-from rookhold_exec.select import choose_backend
+from rookhold_exec.select import choose_backend, open_chosen
 from rookhold_exec.settings import ExecSettings
 from rookhold_types.isolation import Backend
 
@@ -101,6 +103,68 @@ def test_auto_never_falls_back_in_production(tmp_path: Path) -> None:
         assert caught.value.code == "executor_unavailable"
         assert str(Backend.NAMESPACES) in str(caught.value)
         assert str(Backend.GVISOR) in str(caught.value)
+
+
+def failing_to_open(backend: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let a backend find its host complete, and fail when it is opened; returns what was tried."""
+    complete(backend, monkeypatch)
+    tried: list[str] = []
+
+    async def fail(_: object) -> None:
+        tried.append(backend)
+        raise ExecutorUnavailableError("does not hold here what it promises: read-only-root")
+
+    module = importlib.import_module(f"rookhold_exec.backends.{backend}")
+    monkeypatch.setattr(getattr(module, backend.title()), "open", fail)
+    return tried
+
+
+@pytest.mark.linux_ns
+def test_auto_passes_over_what_does_not_open_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = [failing_to_open(backend, monkeypatch) for backend in ("gvisor", "namespaces")]
+    settings = ExecSettings(rootfs="/srv/rootfs", runsc="/usr/bin/runsc", jobs_root=str(tmp_path))
+
+    async def scenario() -> None:
+        first = choose_backend("auto", settings)
+        assert isinstance(first, Gvisor)
+        executor = await open_chosen("auto", first, settings)
+        try:
+            assert type(executor) is NamespacesDev
+            assert executor.posture.languages
+            note = executor.posture.note
+            assert note.count("does not hold here what it promises: read-only-root") == len(tried)
+            assert str(Backend.GVISOR) in note
+            assert str(Backend.NAMESPACES) in note
+        finally:
+            await executor.close()
+
+    anyio.run(scenario)
+    assert tried == [["gvisor"], ["namespaces"]]
+
+
+@pytest.mark.parametrize("production", [False, True])
+def test_a_backend_that_was_named_is_never_replaced(
+    monkeypatch: pytest.MonkeyPatch, *, production: bool
+) -> None:
+    failing_to_open("gvisor", monkeypatch)
+    complete("namespaces", monkeypatch)
+    settings = ExecSettings(rootfs="/srv/rootfs", runsc="/usr/bin/runsc", production=production)
+    executor = choose_backend("runsc", settings)
+    with pytest.raises(ExecutorUnavailableError, match="read-only-root"):
+        anyio.run(open_chosen, "runsc", executor, settings)
+
+
+def test_auto_in_production_is_refused_if_nothing_isolated_opens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = [failing_to_open(backend, monkeypatch) for backend in ("gvisor", "namespaces")]
+    settings = ExecSettings(rootfs="/srv/rootfs", runsc="/usr/bin/runsc", production=True)
+    executor = choose_backend("auto", settings)
+    with pytest.raises(ExecutorUnavailableError, match="no isolated backend is complete"):
+        anyio.run(open_chosen, "auto", executor, settings)
+    assert tried == [["gvisor"], ["namespaces"]]
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -90,10 +90,10 @@ def _try(name: str, settings: Any) -> Any:
     select = load("rookhold_exec.select", what=_WHAT, extra="server")
     # What it logs about missing interpreters, the report says better.
     logging.getLogger("rookhold_exec").setLevel(logging.CRITICAL)
-    executor = select.choose_backend(name, settings)
+    chosen = select.choose_backend(name, settings)
 
     async def open_and_close() -> Any:
-        await executor.open()
+        executor = await select.open_chosen(name, chosen, settings)
         try:
             return executor.posture
         finally:

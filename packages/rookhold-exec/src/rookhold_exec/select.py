@@ -15,13 +15,14 @@ from rookhold_exec.errors import (
 from rookhold_types.isolation import Backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from rookhold_exec.backends.launched import LaunchedExecutor
     from rookhold_exec.executor import Executor
     from rookhold_exec.settings import ExecSettings
 
 GROUP = "rookhold.executors"
+_ISOLATED = (Backend.GVISOR, Backend.NAMESPACES)
 
 _ALIASES = {
     "none": "off",
@@ -63,9 +64,34 @@ def choose_backend(name: str, settings: ExecSettings) -> Executor:
             return _provider(name, settings)
 
 
-def _strongest(settings: ExecSettings) -> Executor:
-    """Take the first of the isolated backends that is complete, or say what each of them lacks."""
+async def open_chosen(name: str, executor: Executor, settings: ExecSettings) -> Executor:
+    """Open what `choose_backend` returned for this name; return what is open then.
+
+    What a host lacks shows at times only when a backend starts its first sandboxes. Then `auto`
+    passes it over and takes the next, down to `namespaces-dev`: that nothing isolates at all must
+    show before. A backend that was named is taken or refused.
+    """
+    failed: dict[Backend, str] = {}
+    while True:
+        try:
+            await executor.open()
+        except ExecutorUnavailableError as error:
+            backend = getattr(executor, "backend", None)
+            if full_name(name) != "auto" or backend not in _ISOLATED:
+                raise
+            failed[backend] = str(error)
+            executor = _strongest(settings, failed)
+        else:
+            return executor
+
+
+def _strongest(settings: ExecSettings, failed: Mapping[Backend, str] | None = None) -> Executor:
+    """Take the first of the isolated backends that is complete, or say what each of them lacks.
+
+    `failed` names those that did not open, and why.
+    """
     lacking: list[str] = []
+    failed = failed or {}
     for backend, build, wanted in (
         (Backend.GVISOR, _gvisor, "ROOKHOLD_GVISOR_RUNSC" if settings.runsc is None else ""),
         (Backend.NAMESPACES, _namespaces, "ROOKHOLD_ROOTFS" if settings.rootfs is None else ""),
@@ -73,15 +99,22 @@ def _strongest(settings: ExecSettings) -> Executor:
         if wanted:
             lacking.append(f"{backend} is not configured ({wanted})")
             continue
+        if backend in failed:
+            lacking.append(_named(backend, failed[backend]))
+            continue
         try:
             return _complete(build, settings, _because(lacking))
         except ExecutorUnavailableError as error:
-            lacking.append(str(error) if str(backend) in str(error) else f"{backend}: {error}")
+            lacking.append(_named(backend, str(error)))
     if settings.production:
         raise ExecutorUnavailableError(
             f"no isolated backend is complete on this host: {'; '.join(lacking)}"
         )
     return _for_development(settings, lacking)
+
+
+def _named(backend: Backend, why: str) -> str:
+    return why if str(backend) in why else f"{backend}: {why}"
 
 
 def _complete(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from rookhold_attestation import binds, profile
-from rookhold_exec.select import choose_backend
+from rookhold_exec.select import choose_backend, open_chosen
 from rookhold_server import __version__
 from rookhold_server.config.address import Address
 from rookhold_server.config.execution import exec_settings
@@ -126,7 +126,13 @@ async def opened(settings: Settings) -> AsyncIterator[Gateway]:
         stack.callback(store.close)
         foretell_refusals(limits, settings.database.parent)
         stack.push_async_callback(_close, executor)
-        await executor.open()
+        if grant is None:
+            settled = await open_chosen(settings.sandbox, executor, exec_settings(settings))
+            if settled is not executor:
+                executor = settled
+                stack.push_async_callback(_close, executor)
+        else:
+            await executor.open()
         _check_posture(settings, address, executor.posture)
         recorder = _recorder(settings)
         tracer = open_tracer(settings.tracing, __version__)
