@@ -170,36 +170,6 @@ def test_a_collector_that_is_away_changes_nothing(server: Callable[..., Any]) ->
     assert "a-secret-of-the-collector" not in process.log
 
 
-@pytest.mark.parametrize(
-    ("settings", "code", "name"),
-    [
-        ({"OTEL_ENDPOINT": "http://collector.example:4318"}, "setting_invalid", "ENDPOINT"),
-        ({"OTEL_ENDPOINT": "https://user:word@collector.example"}, "setting_invalid", "ENDPOINT"),
-        ({"OTEL_ENDPOINT": "https://collector.example?a=b"}, "setting_invalid", "ENDPOINT"),
-        ({"OTEL_HEADERS": "x-key=secret"}, "setting_required", "ENDPOINT"),
-        ({"OTEL_SAMPLE_PERCENT": "10"}, "setting_required", "ENDPOINT"),
-        (
-            {"OTEL_ENDPOINT": "https://c.example", "OTEL_HEADERS": "secret"},
-            "setting_invalid",
-            "HEADERS",
-        ),
-        (
-            {"OTEL_ENDPOINT": "https://c.example", "OTEL_SAMPLE_PERCENT": "0"},
-            "setting_invalid",
-            "SAMPLE_PERCENT",
-        ),
-    ],
-)
-def test_an_export_that_cannot_be_meant_refuses_the_start(
-    server: Callable[..., Any], settings: dict[str, str], code: str, name: str
-) -> None:
-    process = server(**settings)
-    assert process.run() == 1
-    assert f"ROOKHOLD_OTEL_{name}" in process.log
-    assert f"code={code}" in process.log
-    assert "secret" not in process.log
-
-
 def test_every_line_of_a_request_bears_its_id_and_every_line_of_a_job_the_jobs(
     server: Callable[..., Any],
 ) -> None:
