@@ -129,7 +129,8 @@ class PreparedSweep:
         for job_id, begun in _candidates(db, before_ms, op.max_jobs):
             if not budget.untouched and budget.spent:
                 break
-            if not _remove(db, _look(db, job_id, begun, budget), op.now_ms, budget):
+            job = _look(db, job_id, begun, budget)
+            if job is None or not _remove(db, job, op.now_ms, budget):
                 break
             if not begun:
                 hidden.append(job_id)
@@ -163,7 +164,7 @@ class _Job(Struct, frozen=True, kw_only=True):
 
     job_id: str
     begun: bool
-    events: int
+    events: int | None  # None of one that is too large for a transaction, however many they are
     weight: int  # bytes of all its rows, the spec left out
     row_bytes: int  # of its own row, the receipt left out
     receipt_bytes: int
@@ -180,15 +181,25 @@ def _candidates(db: apsw.Connection, before_ms: int, limit: int) -> Iterator[tup
             yield job_id, begun
 
 
-def _look(db: apsw.Connection, job_id: str, begun: bool, budget: _Budget) -> _Job:
+def _look(db: apsw.Connection, job_id: str, begun: bool, budget: _Budget) -> _Job | None:
+    """Look at a job; None if it is too large for what is left of a budget.
+
+    A search among events reads every large one that it meets, 1 ms for each MiB. So where they may
+    be large they are not counted beforehand.
+    """
     sizes: tuple[int, int, int] | None = db.execute(_SIZE, (job_id,)).get
     if sizes is None:
         raise StorageUnavailableError("the job has no storage account")
     weight, row, receipt = sizes
+    events: int | None = None
+    if weight <= budget.bytes:
+        events = db.execute(_COUNT, (job_id, budget.events + 1)).get
+    elif not budget.untouched:
+        return None
     return _Job(
         job_id=job_id,
         begun=begun,
-        events=db.execute(_COUNT, (job_id, budget.events + 1)).get,
+        events=events,
         weight=weight,
         row_bytes=row,
         receipt_bytes=receipt,
@@ -197,20 +208,22 @@ def _look(db: apsw.Connection, job_id: str, begun: bool, budget: _Budget) -> _Jo
 
 def _remove(db: apsw.Connection, job: _Job, now_ms: int, budget: _Budget) -> bool:
     """Remove a job, or as much of it as fits; False if it was left for the next transaction."""
-    fits = job.events <= budget.events and job.weight <= budget.bytes
-    if not (fits or budget.untouched):
+    if not budget.untouched and job.events is not None and job.events > budget.events:
         return False
     budget.untouched = False
     budget.bytes -= job.weight
-    if job.events == 0 or (job.events <= SMALL_EVENTS and job.weight <= SMALL_BYTES):
+    few = job.events is not None and job.events <= SMALL_EVENTS and job.weight <= SMALL_BYTES
+    if job.events is not None and (few or job.events == 0):
         budget.events -= job.events
     else:
         if not job.begun:
             db.execute(_MARK, (job.job_id, max(now_ms, 0)))
         until = max(budget.until, monotonic() + GRACE_SECONDS)
-        count, freed = _shorten(db, job.job_id, until)
+        count, freed, none_left = _shorten(db, job.job_id, until)
         budget.events -= count
-        if count < job.events or (job.weight > SMALL_BYTES and monotonic() >= until):
+        late = count and job.weight > SMALL_BYTES and monotonic() >= until
+        all_gone = none_left if job.events is None else count >= job.events
+        if late or not all_gone:
             _strip(db, job, freed)
             budget.until = 0.0
             return True
@@ -219,8 +232,8 @@ def _remove(db: apsw.Connection, job: _Job, now_ms: int, budget: _Budget) -> boo
     return True
 
 
-def _shorten(db: apsw.Connection, job_id: str, until: float) -> tuple[int, int]:
-    """Delete the newest events, one at least; return how many, and the bytes they held."""
+def _shorten(db: apsw.Connection, job_id: str, until: float) -> tuple[int, int, bool]:
+    """Delete the newest events, one at least; return how many, their bytes, and if none is left."""
     count = freed = 0
     newest: list[Any] = []
 
@@ -234,12 +247,14 @@ def _shorten(db: apsw.Connection, job_id: str, until: float) -> tuple[int, int]:
             yield job_id, seq
 
     while count < EVENTS_MAX:
-        wanted = count + LOOKED_AT_EVENTS
+        before = count
         newest = db.execute(_NEWEST, (job_id, LOOKED_AT_EVENTS)).fetchall()
         db.executemany(_DELETE_EVENT, while_there_is_time())
-        if count < wanted:  # there are no more, or it is enough
+        if count < before + len(newest):  # it is enough
             break
-    return count, freed
+        if len(newest) < LOOKED_AT_EVENTS:
+            return count, freed, True
+    return count, freed, False
 
 
 def _strip(db: apsw.Connection, job: _Job, freed: int) -> None:
