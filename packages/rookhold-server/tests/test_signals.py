@@ -80,3 +80,29 @@ def test_a_hang_up_asks_to_reload_where_something_can_be() -> None:
     finally:
         for number, handler in kept.items():
             signal.signal(number, handler)
+
+
+def test_a_stop_is_heard_once_however_many_requests_to_reload_come_before_it() -> None:
+    """More than the socket holds that wakes the loop."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    kept = {number: signal.getsignal(number) for number in numbers}
+
+    async def main() -> list[bool]:
+        told = []
+        with Signals(reloads=True) as signals:
+            for _ in range(2000):
+                os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            with anyio.fail_after(30):
+                while not any(told):
+                    told.append((await signals.next()).stop)
+            os.kill(os.getpid(), signal.SIGHUP)
+            with anyio.fail_after(30):
+                told.append((await signals.next()).stop)
+        return told
+
+    try:
+        assert anyio.run(main).count(True) == 1
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

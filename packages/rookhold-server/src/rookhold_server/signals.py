@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 STOP: Final = (signal.SIGTERM, signal.SIGINT)
 RELOAD: Final = signal.SIGHUP
-_READ: Final = 64
+_READ: Final = 4096
 
 
 class Asked(NamedTuple):
@@ -37,6 +38,7 @@ class Signals:
         """Without `reloads` SIGHUP keeps the meaning it had: a terminal that went away."""
         self._signals = (*STOP, RELOAD) if reloads else STOP
         self._arrived, self._wakeup = socket.socketpair()
+        self._noted: set[int] = set()
 
     def __enter__(self) -> Self:
         for end in (self._arrived, self._wakeup):
@@ -44,7 +46,7 @@ class Signals:
         # Written to at once, in whichever thread the kernel delivers the signal.
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         for number in self._signals:
-            signal.signal(number, _note)
+            signal.signal(number, self._note)
         # Whoever started us may have blocked them for itself; exec hands that on.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
         return self
@@ -65,11 +67,17 @@ class Signals:
         """Return when at least one has come since the last call."""
         while True:
             await anyio.wait_readable(self._arrived)
-            numbers = set(self._arrived.recv(_READ))
+            self._arrived.recv(_READ)  # tells only that there is something to see
+            numbers, self._noted = self._noted, set()
             asked = Asked(stop=not numbers.isdisjoint(STOP), reload=RELOAD in numbers)
             if asked.stop or asked.reload:
                 return asked
 
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        """Of numbers on the socket one could be lost, where many signals fill it.
 
-def _note(number: int, frame: FrameType | None) -> None:
-    """Do nothing: that there is a handler is what has the number written to the socket."""
+        So a byte there only wakes: the interpreter's has this called, ours comes after the note.
+        """
+        self._noted.add(number)
+        with contextlib.suppress(OSError):  # full: what fills it wakes us all the same
+            self._wakeup.send(b"\0")

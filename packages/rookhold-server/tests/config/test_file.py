@@ -112,6 +112,37 @@ def test_in_production_the_file_must_be_in_nobody_elses_hands(file: Path, where:
         read_settings(environment(Path(relative), **more))
 
 
+@pytest.mark.parametrize(
+    ("text", "variable"),
+    [
+        ("ROOKHOLD_DB = " + "[" * 100_000, FILE),
+        ("ROOKHOLD_DB = " + "[" * 2000 + "]" * 2000, FILE),
+        ("ROOKHOLD_WORKERS = " + "7" * 5000, FILE),
+        ("ROOKHOLD_WORKERS = 0x" + "7" * 5000, "ROOKHOLD_WORKERS"),
+    ],
+)
+def test_what_python_itself_cannot_hold_is_refused_as_any_other_fault(
+    file: Path, text: str, variable: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(InvalidSettingError) as refused:
+        shown(environment(file))
+    assert str(refused.value).startswith(f"{variable}: ")
+    assert "777" not in str(refused.value)
+
+
+def test_in_production_what_counts_is_the_file_that_was_judged(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody puts another in its place between the first look, at `ROOKHOLD_ENV`, and it."""
+    contents = {False: b"ROOKHOLD_WORKERS = 66\n", True: b"ROOKHOLD_WORKERS = 2\n"}
+    monkeypatch.setattr(
+        "rookhold_server.config.file._read", lambda _path, *, strict: contents[strict]
+    )
+    assert gathered(environment(file, ROOKHOLD_ENV="production"))["ROOKHOLD_WORKERS"] == "2"
+    assert gathered(environment(file))["ROOKHOLD_WORKERS"] == "66"
+
+
 def test_every_setting_is_shown_and_every_default_is_one_of_a_setting() -> None:
     settings = shown({"HOME": "/nowhere"})
     assert {each.name for each in settings} == PARSERS.keys() - INTERNAL

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import threading
 import time
@@ -290,6 +292,38 @@ def test_nonsense_after_the_handshake_ends_that_connection_alone(site: Site) -> 
         assert bad.closed_with in (1002, 1007)
     site.process.call("DELETE", f"/v1/jobs/{job}")
     assert "Traceback" not in site.process.log
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b"\x8a\x80abcd", id="pongs that nobody asked for"),
+        pytest.param(b"\x00\x80abcd", id="a message in empty pieces"),
+    ],
+)
+def test_a_flood_of_the_smallest_frames_costs_no_more_than_its_turn(
+    site: Site, frame: bytes
+) -> None:
+    job = site.submit("sleep 30")
+    flood = site.stream(job)
+    flood.socket.sendall(b"\x01\x80abcd" if frame[0] == 0 else b"")
+    flood.socket.setblocking(False)
+    before = processor_seconds(site.process)
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        with contextlib.suppress(BlockingIOError):
+            flood.socket.send(frame * 10_000)
+        time.sleep(0.01)
+    spent = processor_seconds(site.process) - before
+    flood.close()
+    site.process.call("DELETE", f"/v1/jobs/{job}")
+    assert spent < 0.5, spent
+
+
+def processor_seconds(process: Any) -> float:
+    """What this server has used so far."""
+    stat = Path(f"/proc/{process.popen.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_client_that_closes_is_answered_and_gone(site: Site) -> None:

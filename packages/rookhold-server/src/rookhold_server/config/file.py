@@ -42,14 +42,12 @@ def from_file(environ: Mapping[str, str]) -> dict[str, str]:
     if not named:
         return {}
     path = Path(named)
-    told = _settings(_read(path, strict=False))
+    told = _settings(_read(path, strict=False))  # only to learn how the file is to be judged
     try:
         production = PARSERS[_ENV](environ.get(_ENV) or told.get(_ENV) or "dev")
     except MalformedValueError as exc:
         raise InvalidSettingError(_ENV, str(exc)) from None
-    if production:
-        _read(path, strict=True)
-    return told
+    return _settings(_read(path, strict=True)) if production else told
 
 
 def _read(path: Path, *, strict: bool) -> bytes:
@@ -70,6 +68,10 @@ def _settings(data: bytes) -> dict[str, str]:
         place = _PLACE.search(str(exc))
         where = f" (line {place[1]}, column {place[2]})" if place else ""
         raise InvalidSettingError(FILE, f"is not TOML{where}") from None
+    except RecursionError:
+        raise InvalidSettingError(FILE, "has values nested too deeply") from None
+    except ValueError:  # Python makes no number of that many digits
+        raise InvalidSettingError(FILE, "has a number that is too long") from None
     return {name: _text(name, value) for name, value in document.items()}
 
 
@@ -81,8 +83,15 @@ def _text(name: str, value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            return str(value)
+            return _digits(name, value)
         case str():
             return value
         case _:
             raise InvalidSettingError(name, "must be a text, an integer or a boolean")
+
+
+def _digits(name: str, number: int) -> str:
+    try:
+        return str(number)
+    except ValueError:  # written in another base it may be longer than Python tells in ours
+        raise InvalidSettingError(name, "is a number that is too long") from None

@@ -25,12 +25,13 @@ class Tunnel:
         """Return when the kernel has all of it; ClientGoneError once the peer has left."""
         await self._send(data)
 
-    async def receive(self) -> bytes:
-        """Everything that has come since the last call, waited for; b"" at the end."""
+    async def receive(self, most: int = _HELD_BYTES) -> bytes:
+        """What has come next, waited for, and no more than `most` of it; b"" at the end."""
         while not self._held and not self._ended:
             self._changed.clear()
             await self._changed.wait()
-        data, self._held = bytes(self._held), bytearray()
+        data = bytes(self._held[:most])
+        del self._held[:most]
         self._changed.set()
         return data
 
