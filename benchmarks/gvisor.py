@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.figures import median, percentile, ratio
 from rookhold_exec.backends.gvisor import Gvisor
 from rookhold_exec.executor import SandboxPlan
+from rookhold_exec.launcher.groups import Groups, _start_time, own_name
 from rookhold_exec.rootfs import verify
 from rookhold_exec.settings import ExecSettings
 from rookhold_types.limits import Limits
@@ -37,13 +38,12 @@ _CANNOT_WAIT = b"while [ -e $said ]; do :; done\\u000a"  # by hand there is nobo
 def by_hand() -> None:
     """Be the process that runs bundles by hand: a line with a program in, milliseconds out."""
     from rookhold_exec.launcher import limits as rlimits
-    from rookhold_exec.launcher.groups import Groups, own_name
     from rookhold_exec.launcher.gvisor import config, root
     from rookhold_exec.launcher.kernel import MS_NODEV, MS_NOSUID, mount
     from rookhold_exec.unshare import CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWUTS, unshare
 
     told = json.loads(sys.argv[1])
-    groups = Groups([tuple(place) for place in told["places"]], own_name())
+    groups = Groups([tuple(place) for place in told["places"]], sys.stdin.readline().strip())
     limits = Limits()
     group = groups.create("hand", mem_bytes=limits.mem_mb << 20, pids=4096)
     unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
@@ -81,6 +81,13 @@ def by_hand() -> None:
         for left in (Path(root.SPACE, "shm/.rookhold"), *Path(root.BUNDLE, "log").iterdir()):
             left.unlink(missing_ok=True)
         print(taken * 1000 if good else f"failed: {done.stderr!r}", flush=True)
+
+
+def _forget_groups(places: list[list[Any]]) -> None:
+    """Remove the groups that the process by hand lived in to its end, as a launcher would."""
+    groups = Groups([tuple(place) for place in places], own_name())
+    groups.sweep()
+    groups.close()
 
 
 async def through(executor: Gvisor, language: str, code: str, number: int) -> tuple[float, Report]:
@@ -126,6 +133,8 @@ async def measure(executor: Gvisor, runs: int) -> None:
     )
     assert hand.stdin is not None
     assert hand.stdout is not None
+    # Named by the number that it has out here: in there it is 1, which lives for ever.
+    hand.stdin.write(f"rookhold-{hand.pid}-{_start_time(hand.pid)}\n")
     taken: dict[tuple[str, str], list[float]] = {}
     turns = [(way, name) for way in ("by hand", "job") for name in PROGRAMS] * runs
     random.Random(4).shuffle(turns)
@@ -150,6 +159,7 @@ async def measure(executor: Gvisor, runs: int) -> None:
     finally:
         hand.stdin.close()
         hand.wait(10)
+        _forget_groups(surveyed["places"])
         await executor.close()
     for name in PROGRAMS:
         bare = taken[name, "by hand"]
