@@ -7,12 +7,16 @@ import re
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
+from rookhold_attestation import PublicKey
 from rookhold_server.http.app import ROUTES
 from rookhold_server.http.openapi.examples import EXAMPLES, SUBMISSIONS
 from rookhold_server.http.openapi.meaning import OPERATIONS
 from rookhold_types.codes import ERRORS
+from rookhold_types.events import check_chain
+from rookhold_types.views import ReplayPage
 
 # Codes that no described route answers: routing itself, guards that cannot be reached, and routes
 # that are not there yet.
@@ -108,6 +112,14 @@ def test_the_examples_are_what_they_are_examples_of(document: dict[str, Any]) ->
     unknown = {"language": "python", "code": "1", "unknown": 1}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(unknown, schema(document, body["schema"]))
+
+
+def test_the_example_of_a_history_is_whole_and_of_the_key_is_one() -> None:
+    page = msgspec.convert(EXAMPLES["replayEvents"], ReplayPage)
+    checked = check_chain(EXAMPLES["getResult"]["job_id"], page.events)
+    assert (checked.valid, checked.complete) == (True, True)
+    key = EXAMPLES["getPublicKey"]
+    assert PublicKey.from_pem(key["public_key_pem"]).key_id == key["key_id"]
 
 
 def test_the_page_is_public_and_lets_nothing_in(gateway: Any) -> None:
