@@ -1,7 +1,7 @@
 """What becomes of a connection whose submission was refused, by the numbers of the lines.
 
 The refusal of a slow body (408) has a deadline of 30 seconds; it is tested with a shorter one in
-`tests/http/test_refusals.py`, and HTTP/2 (H6) with the listener that speaks it.
+`tests/http/test_refusals.py`, and HTTP/2 (H6) in `test_http2.py`.
 """
 
 from __future__ import annotations

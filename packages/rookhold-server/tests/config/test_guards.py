@@ -68,6 +68,11 @@ def test_production_behind_a_proxy_may_listen_beyond_loopback() -> None:
     assert start(GOOD | PUBLIC | {"TLS_TERMINATED_BY_PROXY": "yes"}) == "starts"
 
 
+def test_production_with_a_certificate_may_listen_beyond_loopback() -> None:
+    files = {"TLS_CERT_FILE": "/etc/x/chain.pem", "TLS_KEY_FILE": "/etc/x/key.pem"}
+    assert start(GOOD | PUBLIC | files) == "starts"
+
+
 def test_production_as_root_needs_an_account() -> None:
     assert start(GOOD, uid=0) == "setting_required ROOKHOLD_USER"
     assert start(GOOD | {"USER": "rookhold"}, uid=0) == "starts"

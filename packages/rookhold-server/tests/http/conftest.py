@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from certificates import made, trusting
+from http2_peer import Http2Peer
 
 from rookhold_attestation import binds
 from rookhold_exec.select import choose_backend
 from rookhold_exec.settings import ExecSettings
 from rookhold_server.config.address import Address
+from rookhold_server.config.settings import read_settings
+from rookhold_server.config.tls import listener_tls
 from rookhold_server.http.app import Application
 from rookhold_server.http.capacity import Pools
 from rookhold_server.http.readiness import Readiness
@@ -67,6 +71,7 @@ from rookhold_types.views import (
 from rookhold_types.wire import plain
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -367,10 +372,17 @@ class Gateway:
         self.address = address
         self.peers: list[Peer] = []
         self.database: Path | None = None  # of the real engine
+        self.trust: Path | None = None  # the certificate, where TLS is spoken
 
     def connect(self, receive_buffer: int | None = None) -> Peer:
         peer = Peer(self.address, receive_buffer)
         self.peers.append(peer)
+        return peer
+
+    def http2(self, **settings: int) -> Http2Peer:
+        assert self.trust is not None
+        peer = Http2Peer(self.address, trusting(self.trust, "h2"), **settings)
+        self.peers.append(peer)  # type: ignore[arg-type]  # to be closed like one
         return peer
 
     def call(
@@ -438,6 +450,7 @@ def serving(
     clock: Callable[[], float] = time.time,
     public_key: PublicKeyView | None = None,
     host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Gateway]:
     keys = parse_api_keys("a:key-of-a-tenant-a,b:key-of-a-tenant-b", production=True)
 
@@ -455,7 +468,7 @@ def serving(
             public_key=public_key,
             uptime_seconds=lambda: 1,
         )
-        return Server(Application(services), limits), services
+        return Server(Application(services), limits, tls=tls), services
 
     server, services = portal.call(build)
     listener = bind(Address(host, 0))
@@ -527,6 +540,31 @@ def start() -> Iterator[Callable[..., Gateway]]:
             return stack.enter_context(running(limits=limits, **options))
 
         yield enter
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, and its key."""
+    return made(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def secure(start: Callable[..., Gateway], certificate: tuple[Path, Path]) -> Callable[..., Gateway]:
+    """Start a gateway that speaks TLS alone, as a server with these files does."""
+    settings = read_settings(
+        {
+            "HOME": "/nowhere",
+            "ROOKHOLD_TLS_CERT_FILE": str(certificate[0]),
+            "ROOKHOLD_TLS_KEY_FILE": str(certificate[1]),
+        }
+    )
+
+    def enter(**options: Any) -> Gateway:
+        gateway = start(tls=listener_tls(settings), **options)
+        gateway.trust = certificate[0]
+        return gateway
+
+    return enter
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ the bytes, requests at work are counted until their handler ends, and priorities
 from __future__ import annotations
 
 import asyncio  # noqa: TID251 - one lock around the socket
+import contextlib
 import logging
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -114,7 +115,9 @@ class Http2:
             return
         before = len(self._at_work)
         for event in events:
-            self._hear(event)
+            # A later frame of the same read may have closed the stream that this one is about.
+            with contextlib.suppress(ProtocolError):
+                self._hear(event)
         if len(self._at_work) > before:
             await self._send(Updated(idle=False))
         if not calm:
