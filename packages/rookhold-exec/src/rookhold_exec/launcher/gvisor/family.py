@@ -18,6 +18,7 @@ import select
 from rookhold_exec.launcher.family import Family
 from rookhold_exec.launcher.gvisor.ending import ending
 from rookhold_exec.launcher.kernel import descriptor_of
+from rookhold_exec.launcher.signals import SIGKILL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Runtime(Family):
         os.close(self._watching)
         self._watching = -1
         self.lost = _has_failed(self._gofer) and _lives(self._sandbox)
-        self.ended = self.ended or self.lost  # nothing else is to be waited for
+        if self.lost and not self.ended:
+            self.ended, self.status = True, SIGKILL  # what its sandbox would do, were it let
 
     def _learn(self) -> None:
         told = ending(*self._told_in)
