@@ -645,9 +645,12 @@ def test_sleeping_is_no_cpu_time_and_ends_at_the_wall_limit(target: Target) -> N
 )
 def test_a_flood_of_output_is_cut_and_does_not_fill_the_server(target: Target, code: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    limits = target.limits(wall_seconds=1, cpu_seconds=20)
-    result = target.run("python", code, limits=limits)
-    report = result.report
+    for seconds in (1, 10):  # where the processor is wanted by many, less than is kept comes in one
+        limits = target.limits(wall_seconds=seconds, cpu_seconds=20)
+        result = target.run("python", code, limits=limits)
+        report = result.report
+        if "stdout" in result.truncated:
+            break
     assert report.killed_by == "wall-clock"
     assert report.stdout.bytes_offered <= MIB
     assert report.stdout.records_offered <= 10_000
