@@ -56,6 +56,24 @@ def test_a_pipe_is_not_read_while_there_is_no_room() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("room", [1, 10_000])
+def test_closing_takes_what_the_pipe_holds_although_nobody_came_to_read_it(room: int) -> None:
+    async def scenario() -> None:
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        sink = Sink(room)
+        pump = Pump(read, "stdout", sink)
+        written = fill(write)  # and the other end stays open
+        pump.close()
+        assert pump.capture.bytes_seen == written
+        assert len(sink.taken) == written // 1024
+        with pytest.raises(BrokenPipeError):
+            os.write(write, b"x")
+        os.close(write)
+
+    asyncio.run(scenario())
+
+
 def test_closing_gives_out_what_was_read_and_is_idempotent() -> None:
     async def scenario() -> None:
         read, write = os.pipe()

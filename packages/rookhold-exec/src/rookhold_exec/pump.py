@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio  # noqa: TID251 - drives a descriptor on the loop
+import fcntl
 import os
+import sys
+import termios
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rookhold_exec.capture import StreamCapture
@@ -59,10 +63,23 @@ class Pump:
             self._loop.add_reader(self._fd, self._read)
 
     def close(self) -> None:
-        """Stop reading; what was not read yet is lost, what was is complete."""
+        """Stop reading, after what the pipe holds now: a job that has ended wrote it before that.
+
+        On a machine that is short of time its reader may come later than whoever ends the reading.
+        """
         if self.closed:
             return
-        self.closed = True
         self._loop.remove_reader(self._fd)
+        with suppress(OSError):
+            self._take_rest()
+        self.closed = True
         os.close(self._fd)
         self._sink(self.capture.finish())
+
+    def _take_rest(self) -> None:
+        """Read no more than is there, since a process that got away may go on writing."""
+        left = int.from_bytes(fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+        while left > 0 and (data := os.read(self._fd, min(left, _CHUNK))):
+            left -= len(data)
+            if records := self.capture.feed(data):
+                self._sink(records)
