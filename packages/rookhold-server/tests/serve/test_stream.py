@@ -320,6 +320,19 @@ def test_a_flood_of_the_smallest_frames_costs_no_more_than_its_turn(
     assert spent < 0.5, spent
 
 
+def test_of_a_body_beside_a_stream_no_more_is_taken_than_a_body_may_have(site: Site) -> None:
+    job = site.submit("sleep 60")
+    stream = site.events(job, **{"Transfer-Encoding": "chunked"})
+    stream.socket.settimeout(2)
+    piece, sent = b"10000\r\n" + b"x" * 65536 + b"\r\n", 0
+    with contextlib.suppress(TimeoutError):
+        while sent < 96 << 20:
+            sent += stream.socket.send(piece[sent % len(piece) :])
+    assert 24 << 20 < sent < 96 << 20
+    site.process.call("DELETE", f"/v1/jobs/{job}")
+    assert [frame["event"] for frame in stream.frames() if "event" in frame][-1] == "finished"
+
+
 def processor_seconds(process: Any) -> float:
     """What this server has used so far."""
     stat = Path(f"/proc/{process.popen.pid}/stat").read_text("utf-8").rpartition(")")[2].split()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from rookhold_server.http.transport.tunnel import SWITCH
 from rookhold_types.ids import new_request_id
+from rookhold_types.limits import BODY_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -84,9 +87,12 @@ class Call:
         return message
 
     async def until_gone(self) -> None:
-        """Return when the peer has left."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+        """Return when the peer has left. Of a body no more is taken than one may have."""
+        taken = 0
+        while (message := await self.receive())["type"] != "http.disconnect":
+            taken += len(message.get("body", b""))
+            if taken > BODY_BYTES_MAX:
+                await anyio.sleep_forever()
 
     async def respond(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from rookhold_server.http.transport import ClientGoneError
+from rookhold_store import StorageUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -49,14 +50,21 @@ class Watch:
             raise
 
     async def run(self, *parts: Callable[[], Awaitable[None]]) -> None:
-        """Run all until one has returned, the peer is gone, or nothing more may be told."""
+        """Run all until one has returned, the peer is gone, or nothing more may be told.
+
+        StorageUnavailableError comes out as it is, not in a group.
+        """
+        fault: StorageUnavailableError | None = None
         async with anyio.create_task_group() as tasks:
 
             async def ends(part: Callable[[], Awaitable[object]]) -> None:
+                nonlocal fault
                 try:
                     await part()
                 except ClientGoneError:
                     self.gone = True
+                except StorageUnavailableError as exc:
+                    fault = exc
                 tasks.cancel_scope.cancel()
 
             async def withdrawn() -> None:
@@ -65,6 +73,8 @@ class Watch:
 
             for part in (*parts, self._shutdown.wait, withdrawn):
                 tasks.start_soon(ends, part)
+        if fault is not None:
+            raise fault
 
 
 def pieces(frames: Iterable[Sequence[bytes]]) -> Iterator[Piece]:

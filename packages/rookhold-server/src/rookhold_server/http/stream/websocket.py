@@ -13,6 +13,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from rookhold_server.http.stream.watch import pieces
 from rookhold_server.http.transport import ClientGoneError
+from rookhold_store import StorageUnavailableError
 
 if TYPE_CHECKING:
     from wsproto.events import Event
@@ -53,7 +54,12 @@ class Socket:
                 for piece in pieces(_text_frame(*event.parts) for event in events):
                     await self._send(piece)
 
-        await self._watch.run(tell, self._listen)
+        try:
+            await self._watch.run(tell, self._listen)
+        except StorageUnavailableError:
+            self._code = CloseReason.TRY_AGAIN_LATER
+            await self._close()
+            raise
         await self._close()
 
     async def _listen(self) -> None:
