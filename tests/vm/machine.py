@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 QEMU: Final = "qemu-system-x86_64"
-# What it has to emulate: programs choose their way by it, and wide vectors are the slowest there is.
+# What it has to emulate: programs choose their way by it, and wide vectors are the slowest of all.
 PROCESSOR: Final = "Nehalem"
 # Its clock counts instructions, 2**SHIFT ns each: a busy host makes a run longer, and no deadline
 # in there passes sooner. That works with one processor only. Idle time must pass as it does here

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from vm.inside import run_in_vm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HOURS = 4 * 3600.0
 
@@ -17,9 +22,12 @@ HOURS = 4 * 3600.0
         ("test_random_kills.py", "test_two_hundred_kills"),
     ],
 )
-def test_it_endures_in_the_vm(file: str, name: str) -> None:
+def test_it_endures_in_the_vm(file: str, name: str, say: Callable[[str], None]) -> None:
     chosen = f"{name} and namespaces and not namespaces-dev"
     went = run_in_vm(["-m", "soak", f"tests/endurance/{file}", "-k", chosen], timeout=HOURS)
+    for each in went.values():
+        for text in each.text:
+            say(text)
     failed = {test: each.text for test, each in went.items() if each.how != "passed"}
     assert failed == {}
 
