@@ -75,3 +75,18 @@ def test_a_job_is_submitted_and_followed_over_http2(
     streamed = peer.answer(events)
     assert streamed.header("content-type") == "text/event-stream"
     assert b"event: finished" in streamed.body
+    assert "listening on https://" in served[0].log.read_text("utf-8")
+
+
+def test_a_stream_begins_before_there_is_anything_to_tell(
+    peer: Http2Peer, served: tuple[Gateway, Path]
+) -> None:
+    """Its head is sent at once, so that a client can tell a quiet job from a server that hangs."""
+    key = served[0].api_key
+    spec = {"language": "bash", "code": "exec sleep 60"}
+    job = peer.call("POST", "/v1/jobs", key=key, body=json.dumps(spec).encode()).json["job_id"]
+    quiet = peer.request("GET", f"/v1/jobs/{job}/events?after=1000", key=key)
+    while quiet not in peer.heads:
+        assert peer.step()
+    assert not peer.bodies[quiet]  # a comment would come after 15 seconds
+    assert peer.call("DELETE", f"/v1/jobs/{job}", key=key).status == 200
