@@ -55,6 +55,18 @@ def test_headers_are_taken_apart_and_shown_to_nobody() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("https://collector.example:4318/v1/a-secret", "https://collector.example:4318/<hidden>"),
+        ("https://collector.example/", "https://collector.example/"),
+    ],
+)
+def test_the_path_of_an_endpoint_is_shown_to_nobody(given: str, seen: str) -> None:
+    told = {each.name: each.value for each in shown(HOME | {ENDPOINT: given})}
+    assert told[ENDPOINT] == seen
+
+
+@pytest.mark.parametrize(
     ("settings", "code", "name"),
     [
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = "<hidden>"
 _SECRET: Final = frozenset({"ROOKHOLD_API_KEYS", "ROOKHOLD_METRICS_TOKEN", "ROOKHOLD_OTEL_HEADERS"})
+_ORIGIN_ALONE: Final = frozenset({"ROOKHOLD_OTEL_ENDPOINT"})
 
 # Where a setting that nobody gave has its value. One that is absent here has none by default.
 _DEFAULTS: Final[Mapping[str, Callable[[Settings], Any]]] = MappingProxyType(
@@ -81,9 +83,20 @@ def _one(
 ) -> Shown:
     for source, given in (("environment", environ), ("file", told)):
         if text := given.get(name, ""):
-            return Shown(name=name, value=HIDDEN if name in _SECRET else text, source=source)
+            return Shown(name=name, value=_told(name, text), source=source)
     default = _DEFAULTS[name](settings) if name in _DEFAULTS and name != FILE else None
     if default is None:
         return Shown(name=name, value=None, source="unset")
     text = str(default).lower() if isinstance(default, bool) else str(default)
     return Shown(name=name, value=text, source="default")
+
+
+def _told(name: str, text: str) -> str:
+    """Return what may be seen of a value; some collectors have their key in the path."""
+    if name in _SECRET:
+        return HIDDEN
+    if name in _ORIGIN_ALONE:
+        address = urlsplit(text)
+        path = f"/{HIDDEN}" if address.path.strip("/") else address.path
+        return f"{address.scheme}://{address.netloc.rpartition('@')[2]}{path}"
+    return text
