@@ -19,7 +19,7 @@ from rude import Peer, exchange, http1, http2, judge_http1, judge_http2
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FEW, MANY = 60, 2000
+FEW, MANY = 40, 2000
 WARM = 400  # requests after which what is made once has been made
 GROWTH_BYTES = 12 << 20
 AT_ONCE = 8
