@@ -410,3 +410,16 @@ def test_mutilated_requests_never_break_the_server(
     assert gateway.eventually(lambda: gateway.server.connections == 0)
     assert [record.getMessage() for record in caplog.records] == []
     assert gateway.call("GET", "/healthz").status == 200
+
+
+def test_an_application_that_ends_without_an_answer_is_answered_for(gateway: Any) -> None:
+    async def silent(scope: Any, receive: Any, send: Any) -> None:
+        del scope, receive, send
+
+    gateway.server._app.app = silent
+    peer = gateway.connect()
+    peer.request("GET", "/healthz")
+    answer = peer.answer()
+    assert (answer.status, answer.code) == (500, "internal_error")
+    assert answer.header("connection") == "close"
+    assert peer.ended(1)
