@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,8 +152,8 @@ def test_a_kill_during_a_probe_costs_no_language(
     struck = []
     begin = SandboxRun.begin
 
-    async def begin_and_die(self: SandboxRun, message: dict[str, object], content: bytes) -> None:
-        await begin(self, {**message, "argv": [b"/bin/sleep", b"0.5"]}, content)
+    async def begin_and_die(self: SandboxRun, message: dict[str, object], *rest: Any) -> None:
+        await begin(self, {**message, "argv": [b"/bin/sleep", b"0.5"]}, *rest)
         if len(struck) < 2:
             launcher = self._launcher.pid
             struck.append(launcher)

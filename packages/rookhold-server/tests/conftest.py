@@ -11,6 +11,7 @@ import pytest
 from rookhold_attestation import PrivateKey, binds
 from rookhold_exec.executor import (
     KillReason,
+    NotPermittedError,
     OutputRecord,
     Posture,
     Provenance,
@@ -211,6 +212,25 @@ class ScriptedExecutor:
         return [run.plan.job_id for run in self.runs]
 
 
+class AheadScriptedExecutor(ScriptedExecutor):
+    """One that is asked before it is decided whether the job may start."""
+
+    start_error_before = None
+
+    async def start_when(self, plan, permit):
+        if self.start_error_before is not None:
+            raise self.start_error_before
+        try:
+            allowed = await permit()
+        except BaseException:
+            self.abandoned_starts += 1
+            raise
+        if not allowed:
+            self.abandoned_starts += 1
+            raise NotPermittedError
+        return await self.start(plan)
+
+
 class Kit:
     """What a test of the engine holds; every engine it makes shares the one store file."""
 
@@ -229,6 +249,10 @@ class Kit:
 
     def open(self):
         self.store = Store.open(self.path, binding=binds, clock=self.clock, limits=self.limits)
+
+    def build_ahead(self):
+        """Have an executor that builds its sandboxes during the durable start."""
+        self.executor = AheadScriptedExecutor()
 
     def reopen(self):
         """As after a restart of the process."""

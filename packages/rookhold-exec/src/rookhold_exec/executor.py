@@ -19,9 +19,12 @@ from rookhold_types.receipts import ResourceUsage
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Permit = Callable[[], Awaitable[bool]]
 
 __all__ = [
+    "AheadExecutor",
     "CollectedOutput",
     "ExecEvent",
     "Executor",
@@ -29,6 +32,7 @@ __all__ = [
     "InputFile",
     "KillReason",
     "Mount",
+    "NotPermittedError",
     "OutputRecord",
     "Posture",
     "Provenance",
@@ -265,4 +269,25 @@ class Executor(Protocol):
 
         Raises SandboxStartError or CapabilityUnavailableError; after either, as after cancelling
         this call, nothing of the job ran or will run, and nothing of it is left.
+        """
+
+
+class NotPermittedError(Exception):
+    """A start was given up because its permit was refused; nothing failed."""
+
+
+@runtime_checkable
+class AheadExecutor(Executor, Protocol):
+    """An executor that can build a sandbox while it is being decided whether the job may start.
+
+    Optional: whoever has only `start` is asked for it after the decision.
+    """
+
+    async def start_when(self, plan: SandboxPlan, permit: Permit) -> Running:
+        """Do as `start` does, but build the sandbox while `permit` runs.
+
+        `permit` is called once, or not at all where the start fails before; nothing of the job is
+        in the sandbox before it has returned true. If it returns false NotPermittedError is raised,
+        and after that, after whatever it raises, and after a cancel nothing of the job ran or will
+        run, and nothing of the sandbox is left.
         """

@@ -14,14 +14,21 @@ from msgspec import structs
 from rookhold_exec import outcome
 from rookhold_exec.control import BROKEN, GONE, Control
 from rookhold_exec.errors import LauncherLostError, SandboxStartError
-from rookhold_exec.executor import ExecEvent, KillReason, Provenance, Report, SandboxPlan
+from rookhold_exec.executor import (
+    ExecEvent,
+    KillReason,
+    NotPermittedError,
+    Provenance,
+    Report,
+    SandboxPlan,
+)
 from rookhold_exec.launcher.protocol import END, FAILED, READY, frame
 from rookhold_exec.pump import Pump
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
-    from rookhold_exec.executor import StreamName
+    from rookhold_exec.executor import Permit, StreamName
     from rookhold_exec.launcher.client import LauncherClient
 
 QUEUE_MAX = 1024  # records between capture and its reader; then the pipes are not read
@@ -65,11 +72,18 @@ class SandboxRun:
         self._ended_at = 0.0
         self._control = Control(plan.outputs, self._heard)
 
-    async def begin(self, message: dict[str, Any], content: bytes) -> None:
-        """Start it and return when it was seen ready; on any exception nothing of it is left."""
+    async def begin(
+        self, message: dict[str, Any], content: bytes, permit: Permit | None = None
+    ) -> None:
+        """Start it and return when it was seen ready; on any exception nothing of it is left.
+
+        While `permit` runs the sandbox is made; it waits, however long, for what it is to run.
+        """
         self._name = message["job"]
         try:
             await self._hand_over(message)
+            if permit is not None and not await permit():
+                raise NotPermittedError
             self._arm(START_SECONDS, "start")
             self._control.send(content)
             controls = await self._started

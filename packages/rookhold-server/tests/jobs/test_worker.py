@@ -105,6 +105,7 @@ class AtStart:
         return future
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize(
     ("how", "killed_by"),
     [
@@ -113,7 +114,12 @@ class AtStart:
         ("both", "server_shutdown_before_execution"),
     ],
 )
-async def test_a_stop_right_after_the_durable_start_runs_nothing(kit, submit, how, killed_by):
+async def test_a_stop_right_after_the_durable_start_runs_nothing(
+    kit, submit, how, killed_by, ahead
+):
+    if ahead:
+        kit.build_ahead()
+
     def stop():
         if how != "shutdown":
             for token in engine._tokens._tokens.values():
@@ -134,6 +140,31 @@ async def test_a_stop_right_after_the_durable_start_runs_nothing(kit, submit, ho
     assert receipt["bootstrap_ready"] is False
     assert receipt["effective_limits"]["wall_seconds"] is None
     assert len(receipt["policy_sha256"]) == 64
+
+
+async def test_a_sandbox_that_is_built_ahead_waits_for_the_durable_start(kit, submit, finished):
+    kit.build_ahead()
+    seen = []
+
+    async def script(run):
+        seen.append(kit.row(run.plan.job_id).status)
+        run.end()
+
+    detail = await run_one(kit, submit, finished, script)
+    assert seen == ["running"]
+    assert detail.status == "succeeded"
+    assert kit.kinds(detail.job_id) == ["accepted", "started", "finished"]
+
+
+async def test_a_sandbox_that_fails_before_the_durable_start_is_told_after_it(
+    kit, submit, finished
+):
+    kit.build_ahead()
+    kit.executor.start_error_before = SandboxStartError("clone")
+    detail = await run_one(kit, submit, finished, None)
+    assert detail.status == "error"
+    assert kit.kinds(detail.job_id) == ["accepted", "started", "violation", "finished"]
+    assert kit.executor.runs == []
 
 
 # What the executor says, held to what was asked.

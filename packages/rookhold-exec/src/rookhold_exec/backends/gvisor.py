@@ -34,7 +34,7 @@ from rookhold_types.runtimes import SOURCE_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rookhold_exec.executor import Posture, Provenance, Running, SandboxPlan
+    from rookhold_exec.executor import Permit, Posture, Provenance, Running, SandboxPlan
 
 GROUPS: Final = frozenset({"cgroup-cpu", "cgroup-memory", "cgroup-pids"})
 PROMISED: Final = frozenset(
@@ -195,7 +195,7 @@ class Gvisor(LaunchedExecutor):
                 controls=", ".join(absent),
             )
 
-    async def start(self, plan: SandboxPlan) -> Running:
+    async def _start(self, plan: SandboxPlan, permit: Permit | None) -> Running:
         try:
             unchanged = runsc.identity(self._surveyed["runsc"]) == tuple(
                 self._surveyed["runsc_identity"]
@@ -205,7 +205,7 @@ class Gvisor(LaunchedExecutor):
         if not unchanged:
             raise RuntimeChangedError("runsc is not the file that was reviewed")
         try:
-            return await super().start(plan)
+            return await super()._start(plan, permit)
         except SandboxStartError as error:
             if error.stage == "runtime-changed":
                 raise RuntimeChangedError("runsc is not the file that was reviewed") from error

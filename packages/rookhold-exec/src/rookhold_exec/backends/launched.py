@@ -40,6 +40,7 @@ from rookhold_types.runtimes import PACKS, SOURCE_NAMES
 from rookhold_types.states import JobStatus
 
 if TYPE_CHECKING:
+    from rookhold_exec.executor import Permit
     from rookhold_exec.interpreters import Interpreter
     from rookhold_exec.settings import ExecSettings
 
@@ -223,13 +224,20 @@ class LaunchedExecutor:
 
     async def start(self, plan: SandboxPlan) -> Running:
         """Start `plan` in a fresh sandbox and return once that was seen ready."""
+        return await self._start(plan, None)
+
+    async def start_when(self, plan: SandboxPlan, permit: Permit) -> Running:
+        """Build the sandbox while `permit` runs, and start `plan` in it if that says so."""
+        return await self._start(plan, permit)
+
+    async def _start(self, plan: SandboxPlan, permit: Permit | None) -> Running:
         self._refuse(plan)
         interpreter = self._interpreters.get(plan.language)
         if interpreter is None:
             raise RuntimeUnavailableError
         script = SOURCE_NAMES[plan.language]
         try:
-            return await self._begin(plan, [interpreter.path, script])
+            return await self._begin(plan, [interpreter.path, script], permit)
         except SandboxStartError as error:
             if error.stage == "exec" and self.locate(interpreter.path) is None:
                 raise RuntimeUnavailableError from error
@@ -254,14 +262,16 @@ class LaunchedExecutor:
         pack = PACKS.get(plan.language)
         return pack if pack in self.packs() else None
 
-    async def _begin(self, plan: SandboxPlan, argv: list[str]) -> SandboxRun:
+    async def _begin(
+        self, plan: SandboxPlan, argv: list[str], permit: Permit | None = None
+    ) -> SandboxRun:
         if self._launcher is None:
             raise ExecutorUnavailableError("this executor is not open")
         never_ready = Provenance.never_ready(self.backend)
         run = SandboxRun(plan, self._launcher, self._observed, never_ready)
         self._runs.add(run)
         try:
-            await run.begin(self._message(plan, argv), content_of(plan))
+            await run.begin(self._message(plan, argv), content_of(plan), permit)
         except BaseException:
             self._runs.discard(run)
             raise

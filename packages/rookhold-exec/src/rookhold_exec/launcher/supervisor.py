@@ -93,14 +93,11 @@ def _listen(job: Job) -> select.poll:
 
 def _build(job: Job, payload: int) -> str | None:
     """Do what the payload waits for; the stage at which that failed, or None."""
-    step = "mounts"
     try:
         view.build(job)
         view.be_first_to_go(payload)
-        step = "files"
-        view.fill(job)
     except Exception:  # noqa: BLE001 - whatever it was, the job must not run
-        return step
+        return "mounts"
     return None
 
 
@@ -131,9 +128,16 @@ def _meet(job: Job, payload: int, waiting: select.poll) -> str | None:
 def _ready(
     job: Job, family: Family, meter: Meter, waiting: select.poll
 ) -> tuple[str | None, list[str]]:
-    """Bring the payload through its exec; the first member is the stage at which that failed."""
+    """Bring the payload through its exec; the first member is the stage at which that failed.
+
+    The job's files come last: the server may send them late, and all else is there by then.
+    """
     ours = job.ours
     _rehearse(job, family)
+    try:
+        view.fill(job)
+    except Exception:  # noqa: BLE001 - whatever it was, the job must not run
+        return "files", []
     answer = _answer(waiting, ours)
     if answer[:1] != confine.PREPARED:
         return answer[1:].decode() or "start", []

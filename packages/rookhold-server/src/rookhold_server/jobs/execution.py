@@ -14,12 +14,21 @@ from rookhold_exec.errors import (
     RuntimeUnavailableError,
     SandboxStartError,
 )
-from rookhold_exec.executor import Executor, KillReason, Report, Running, SandboxPlan
+from rookhold_exec.executor import (
+    AheadExecutor,
+    Executor,
+    KillReason,
+    NotPermittedError,
+    Report,
+    Running,
+    SandboxPlan,
+)
 from rookhold_server.jobs.diagnosis import named
 from rookhold_server.jobs.tokens import CancelToken, StopReason
 from rookhold_types.violations import ExecutorFault, Rule
 
 if TYPE_CHECKING:
+    from rookhold_exec.executor import Permit
     from rookhold_server.jobs.pump import EventPump
 
 log = logging.getLogger(__name__)
@@ -48,14 +57,29 @@ class _Launch:
     def __init__(self, token: CancelToken) -> None:
         self._token = token
         self.starting = anyio.CancelScope()
+        self.deciding = False  # a permit is at work, which looks at the token itself, and last
         self.running: Running | None = None
 
     async def watch(self) -> None:
         await self._token.wait()
-        if self.running is None:
-            self.starting.cancel()
-        else:
+        if self.running is not None:
             self.kill()
+        elif not self.deciding:
+            self.starting.cancel()
+
+    async def start(self, executor: Executor, plan: SandboxPlan, permit: Permit | None) -> None:
+        if permit is None or not isinstance(executor, AheadExecutor):
+            self.running = await executor.start(plan)
+            return
+
+        async def decide() -> bool:
+            self.deciding = True
+            try:
+                return await permit()
+            finally:
+                self.deciding = False
+
+        self.running = await executor.start_when(plan, decide)
 
     def kill(self) -> None:
         if self.running is not None:
@@ -64,16 +88,27 @@ class _Launch:
 
 
 async def execute(
-    executor: Executor, plan: SandboxPlan, *, token: CancelToken, pump: EventPump
-) -> Execution:
-    """Run `plan` to its end; returns after every process of it is gone and every event stored."""
+    executor: Executor,
+    plan: SandboxPlan,
+    *,
+    token: CancelToken,
+    pump: EventPump,
+    permit: Permit | None = None,
+) -> Execution | None:
+    """Run `plan` to its end; returns after every process of it is gone and every event stored.
+
+    An executor that builds ahead is given `permit` on the way; others have it before. None if it
+    was refused: nothing ran, and whoever refused it has settled what becomes of the job.
+    """
     launch = _Launch(token)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(launch.watch)
         try:
             with launch.starting:
-                launch.running = await executor.start(plan)
-            execution = await _follow(launch, token, pump)
+                await launch.start(executor, plan, permit)
+            execution: Execution | None = await _follow(launch, token, pump)
+        except NotPermittedError:
+            execution = None
         except RuntimeUnavailableError:
             execution = Execution(runtime_gone=True)
         except Exception as error:  # noqa: BLE001 - a provider may raise anything

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec import Struct
 
-from rookhold_exec.executor import Executor, Provenance, SandboxPlan
+from rookhold_exec.executor import AheadExecutor, Executor, Provenance, SandboxPlan
 from rookhold_server.evidence.receipt import observed
 from rookhold_server.jobs.away import LARGE_CHARS, away
 from rookhold_server.jobs.backoff import store_retry
@@ -164,13 +164,17 @@ class _Road:
         if token.reason is StopReason.CANCELLED:
             await self._finish(self._stopped(spec, KilledBy.CANCELLED_BEFORE_START))
             return
+        await self._execute(spec, token)
+
+    async def _permitted(self, spec: JobSpec, token: CancelToken) -> bool:
+        """Start the job durably; False where nothing of it shall run, and that is settled."""
         if not await self._start(spec, token):
-            return
+            return False
         if (reason := self._stop_reason(token)) is not None:
             await self._finish(self._stopped(spec, _BEFORE_EXECUTION[reason]))
-            return
+            return False
         self._pending.lease.release()
-        await self._execute(spec, token)
+        return True
 
     async def _start(self, spec: JobSpec, token: CancelToken) -> bool:
         """The durable start; False where the job is over or stays queued."""
@@ -209,33 +213,59 @@ class _Road:
         return True if row.status == JobStatus.RUNNING else None
 
     async def _execute(self, spec: JobSpec, token: CancelToken) -> None:
-        shop = self._shop
+        """Have the job run, and end it; where the executor can, its sandbox is built meanwhile.
+
+        A companion is told of the start before it is asked for its part of the plan.
+        """
+        shop, permit = self._shop, _Permit(lambda: self._permitted(spec, token))
+        ahead = self._companion is None and isinstance(shop.executor, AheadExecutor)
+        if not ahead and not await permit.ask():
+            return
         pump = EventPump(append=self._append, publish=self._publish)
         try:
             plan = await away(lambda: self._plan(spec), large=self._large)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job ends
             log.warning("job %s: no plan (%s)", self._row.job_id, named(error))
-            await pump.add([(EventKind.VIOLATION, _setup_failed())])
-            await self._finish(
-                self._stopped(spec, KilledBy.ARTIFACT_SETUP_FAILED, status=JobStatus.ERROR)
-            )
+            if permit.asked or await permit.ask():
+                await pump.add([(EventKind.VIOLATION, _setup_failed())])
+                await self._finish(
+                    self._stopped(spec, KilledBy.ARTIFACT_SETUP_FAILED, status=JobStatus.ERROR)
+                )
             return
-        if (reason := self._stop_reason(token)) is not None:
+        if permit.asked and (reason := self._stop_reason(token)) is not None:
             await self._finish(self._stopped(spec, _BEFORE_EXECUTION[reason]))
             return
-        shop.recorder.execution_began()
-        part = shop.tracer.part(self._span, "execute")
-        began, ended = perf_counter(), "aborted"
-        try:
-            execution = await execute(shop.executor, plan, token=token, pump=pump)
-            ended = _status_of(execution).value
-        finally:
-            shop.recorder.execution_ended(self._row.language, ended, perf_counter() - began)
-            part.end("execute", {"rookhold.status": ended})
+        execution = await self._run(plan, token, pump, None if permit.asked else permit)
+        if permit.fault is not None:
+            raise permit.fault
+        if execution is None or not (permit.asked or await permit.ask()):
+            return
         if execution.stopped_before_launch is not None:
             await self._finish(self._stopped(spec, _BEFORE_LAUNCH[execution.stopped_before_launch]))
             return
         await self._conclude(spec, execution, pump)
+
+    async def _run(
+        self, plan: SandboxPlan, token: CancelToken, pump: EventPump, permit: _Permit | None
+    ) -> Execution | None:
+        shop = self._shop
+        shop.recorder.execution_began()
+        part = shop.tracer.part(self._span, "execute")
+        began, ended = perf_counter(), "aborted"
+        try:
+            execution = await execute(
+                shop.executor,
+                plan,
+                token=token,
+                pump=pump,
+                permit=None if permit is None else permit.ask,
+            )
+            if execution is not None:
+                ended = _status_of(execution).value
+        finally:
+            shop.recorder.execution_ended(self._row.language, ended, perf_counter() - began)
+            part.end("execute", {"rookhold.status": ended})
+        return execution
 
     async def _conclude(self, spec: JobSpec, execution: Execution, pump: EventPump) -> None:
         """End the job together with its last events; if that fails, one after the other."""
@@ -325,6 +355,23 @@ class _Road:
                 )
             await anyio.sleep(wait)
         raise AssertionError("the waits never end")
+
+
+class _Permit:
+    """The one decision whether a job runs, asked for before its sandbox is begun or meanwhile."""
+
+    def __init__(self, decide: Callable[[], Awaitable[bool]]) -> None:
+        self._decide = decide
+        self.asked = False
+        self.fault: Exception | None = None  # ours; an executor may have taken it for its own
+
+    async def ask(self) -> bool:
+        self.asked = True
+        try:
+            return await self._decide()
+        except Exception as error:
+            self.fault = error
+            raise
 
 
 def _status_of(execution: Execution) -> JobStatus:
