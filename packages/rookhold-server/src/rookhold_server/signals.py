@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import socket
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
+import anyio.lowlevel
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import TracebackType
     from typing import Self
 
 STOP: Final = (signal.SIGTERM, signal.SIGINT)
@@ -38,7 +38,10 @@ class Signals:
         """Without `reloads` SIGHUP keeps the meaning it had: a terminal that went away."""
         self._signals = (*STOP, RELOAD) if reloads else STOP
         self._arrived, self._wakeup = socket.socketpair()
-        self._noted: set[int] = set()
+        # By number, with the frame that was interrupted. A number on the socket could be lost where
+        # many signals fill it. What notes them is not written in Python, and so is not interrupted
+        # by the next one itself: a storm would nest such handlers without end.
+        self._noted: dict[int, object] = {}
 
     def __enter__(self) -> Self:
         for end in (self._arrived, self._wakeup):
@@ -46,7 +49,7 @@ class Signals:
         # Written to at once, in whichever thread the kernel delivers the signal.
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         for number in self._signals:
-            signal.signal(number, self._note)
+            signal.signal(number, self._noted.setdefault)
         # Whoever started us may have blocked them for itself; exec hands that on.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)
         return self
@@ -62,22 +65,16 @@ class Signals:
         signal.set_wakeup_fd(-1)
         self._arrived.close()
         self._wakeup.close()
+        self._noted.clear()
 
     async def next(self) -> Asked:
         """Return when at least one has come since the last call."""
         while True:
             await anyio.wait_readable(self._arrived)
             self._arrived.recv(_READ)  # tells only that there is something to see
-            numbers, self._noted = self._noted, set()
-            asked = Asked(stop=not numbers.isdisjoint(STOP), reload=RELOAD in numbers)
-            if asked.stop or asked.reload:
-                return asked
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        """Of numbers on the socket one could be lost, where many signals fill it.
-
-        So a byte there only wakes: the interpreter's has this called, ours comes after the note.
-        """
-        self._noted.add(number)
-        with contextlib.suppress(OSError):  # full: what fills it wakes us all the same
-            self._wakeup.send(b"\0")
+            # The kernel's part of a signal writes the byte, the interpreter notes the number a
+            # little later, between two steps of this thread.
+            await anyio.lowlevel.checkpoint()
+            came = {number for number in self._signals if self._noted.pop(number, self) is not self}
+            if came:
+                return Asked(stop=not came.isdisjoint(STOP), reload=RELOAD in came)
