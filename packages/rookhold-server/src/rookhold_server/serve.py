@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from rookhold_attestation import AttestationError
-from rookhold_server import logs, supervisor
+from rookhold_server import arenas, logs, supervisor
 from rookhold_server.config.file import gathered
 from rookhold_server.config.settings import Settings, read_settings
 from rookhold_server.descriptors import parent_gone, tell_ready
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(_USAGE)
         return _EXIT_USAGE
     sys.setswitchinterval(_SWITCH_SECONDS)
+    arenas.limit()
     logs.configure("compact", "info")
     try:
         environ = gathered(os.environ)
