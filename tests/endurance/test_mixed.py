@@ -20,7 +20,7 @@ def test_a_moment_of_mixed_load_leaves_what_was_there(
 ) -> None:
     home = tmp_path / "home"
     sandbox = NAMESPACES_DEV.name
-    found = run(home, warm=1, seconds=2, every=0.7, say=say, idle=3, sandbox=sandbox)
+    found = run(home, warm=0.5, seconds=1, every=0.4, say=say, idle=1, sandbox=sandbox)
     # Caches fill at first; only minutes show whether memory stays where it is.
     assert [fault for fault in found if not fault.startswith("memory at rest")] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,9 +74,11 @@ class Leftovers:
 
     def _gained(self, launcher: int) -> list[str]:
         """Compare what an idle launcher has mounted and open with the first that was looked at."""
-        has = [line.split(" ", 3)[3] for line in mounts(str(launcher))] + descriptors(launcher)
-        has = [_OWN_GROUP.sub("rookhold-own", one) for one in has]
+        has = _has(launcher)
         if self._idle_launcher is None:
+            time.sleep(0.5)  # what it had for the last job may be about to be closed
+            if family(launcher)[1:] or _has(launcher) != has:
+                return ["the launcher is not idle yet"]
             self._idle_launcher = has
         return [f"the launcher's {one}" for one in set(has) ^ set(self._idle_launcher)] or (
             ["the launcher has something twice"] if len(has) != len(self._idle_launcher) else []
@@ -116,6 +119,12 @@ class Leftovers:
             except OSError:
                 continue  # it has ended
         return found
+
+
+def _has(launcher: int) -> list[str]:
+    """Return what a launcher has mounted and open."""
+    has = [line.split(" ", 3)[3] for line in mounts(str(launcher))] + descriptors(launcher)
+    return [_OWN_GROUP.sub("rookhold-own", one) for one in has]
 
 
 def mounts(pid: str) -> list[str]:

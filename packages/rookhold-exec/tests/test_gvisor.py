@@ -228,7 +228,7 @@ def test_kill_everybody_and_a_stop_of_oneself_leave_the_limits_in_charge(
 def test_many_processes_one_after_another_cost_a_job_no_more_than_those_at_a_time(
     harness: Harness,
 ) -> None:
-    code = "for n in {1..8}; do for m in {1..15}; do sleep 0.2 & done; wait; done; echo ended"
+    code = "for n in {1..3}; do for m in {1..15}; do sleep 0.2 & done; wait; done; echo ended"
     result = harness.run("bash", code, limits=Limits(wall_seconds=60, cpu_seconds=60, max_pids=20))
     assert result.report.killed_by is None
     assert result.stdout == b"ended\n"

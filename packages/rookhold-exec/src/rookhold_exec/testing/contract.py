@@ -78,7 +78,7 @@ class RunningContract(HarnessContract):
     def test_without_stdin_reading_ends_at_once(self, harness: Harness) -> None:
         result = harness.run("python", "import sys; print(repr(sys.stdin.read()))")
         assert result.stdout == b"''\n"
-        assert result.seconds < 10
+        assert result.seconds < 30
 
     def test_stdin_arrives_byte_for_byte(self, harness: Harness) -> None:
         given = b"abc\0\xff\r\n no newline at the end"
@@ -88,7 +88,7 @@ class RunningContract(HarnessContract):
     def test_stdin_that_nobody_reads_holds_nothing_up(self, harness: Harness) -> None:
         result = harness.run("python", "print('done')", stdin=b"x" * (1 << 20))
         assert result.stdout == b"done\n"
-        assert result.seconds < 10
+        assert result.seconds < 30
 
     def test_the_environment_holds_only_what_the_contract_names(self, harness: Harness) -> None:
         os.environ["ROOKHOLD_CANARY"] = "must not be seen"
@@ -203,7 +203,7 @@ class RunningContract(HarnessContract):
         result = harness.run("python", code)
         assert result.report.status is JobStatus.SUCCEEDED
         assert result.stdout == b"1\n"
-        assert result.seconds < 10
+        assert result.seconds < 30
 
     def test_cancel_ends_a_job(self, harness: Harness) -> None:
         plan = harness.plan("python", "print('go', flush=True)\nimport time; time.sleep(60)")
@@ -212,7 +212,7 @@ class RunningContract(HarnessContract):
         assert result.report.killed_by == "cancelled"
         assert result.rules == ["job_cancelled"]
         assert result.report.exit_code is None
-        assert result.seconds < 10
+        assert result.seconds < 30
 
     def test_kill_may_come_twice_and_late(self, harness: Harness) -> None:
         async def scenario() -> None:
