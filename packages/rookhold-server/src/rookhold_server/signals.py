@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
@@ -60,8 +61,12 @@ class Signals:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        # One that came just before it was ignored is of no use now, and the interpreter says so.
+        said, sys.unraisablehook = sys.unraisablehook, lambda _: None
         for number in self._signals:
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ())  # looks for those, now that no more can come
+        sys.unraisablehook = said
         signal.set_wakeup_fd(-1)
         self._arrived.close()
         self._wakeup.close()
